@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -23,14 +24,19 @@ from alembert.cli.options import (
     withheld_note,
 )
 from alembert.cli.output import SET_ASIDE
-from alembert.terminal import note
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from alembert.infer.annotate import AnnotateSettings, AnnotationRun, Executor
-    from alembert.infer.annotate_pipeline import Pipeline
-    from alembert.workers.ray import RayCluster
+from alembert.corpus.fetch import check_inputs
+from alembert.errors import BadSetting
+from alembert.hub import is_hub_id
+from alembert.infer import annotate as verb
+from alembert.infer.annotate import AnnotateSettings, AnnotationRun, Executor
+from alembert.infer.annotate_chunks import RayExecutor
+from alembert.infer.annotate_pipeline import Pipeline
+from alembert.infer.engines import choose_device
+from alembert.settings import apply_changes, read_toml
+from alembert.tasks.files import has_task
+from alembert.terminal import ProgressBar, note, note_set_aside, print_json, say
+from alembert.text.lexicon import parse_lexicon_options
+from alembert.workers.ray import RayCluster
 
 
 def annotate(
@@ -89,12 +95,6 @@ def annotate(
     """Annotate documents, each exactly once; to resume a stopped run, repeat the command."""
     settings = _settings(config, {} if format is None else {"format": format}, tuple(text or ()))
     models, files = _split_models(model, inputs)
-    from alembert.corpus.fetch import check_inputs
-    from alembert.errors import BadSetting
-    from alembert.infer import annotate as verb
-    from alembert.infer.engines import choose_device
-    from alembert.terminal import ProgressBar
-    from alembert.text.lexicon import parse_lexicon_options
 
     cluster = resolve_cluster(on, workers, worker_cpus, ray_address)
     if workers and not cluster:
@@ -123,11 +123,9 @@ def _open_pipeline(
     models: Sequence[Path], options: Mapping[str, Any], cluster: RayCluster | None
 ) -> tuple[Pipeline, Executor | None]:
     """Open the models here, and say where they compute; a cluster opens them itself, and here they only say what they are."""
-    from alembert.infer.annotate_pipeline import Pipeline
 
     if cluster is None:
         return Pipeline.open(models, **options), None
-    from alembert.infer.annotate_chunks import RayExecutor
 
     opener = partial(Pipeline.open, [path.absolute() for path in models], **options)
     gpus = 0 if options["device"] == "cpu" else 1
@@ -136,8 +134,6 @@ def _open_pipeline(
 
 def _settings(config: Path | None, given: Mapping[str, Any], text: tuple[str, ...]) -> AnnotateSettings:
     """Read the file of settings, and let the flags have the last word."""
-    from alembert.infer.annotate import AnnotateSettings
-    from alembert.settings import apply_changes, read_toml
 
     settings = apply_changes(AnnotateSettings(), read_toml(config), str(config)) if config else AnnotateSettings()
     settings = apply_changes(settings, given, "The command line")
@@ -146,8 +142,6 @@ def _settings(config: Path | None, given: Mapping[str, Any], text: tuple[str, ..
 
 def _split_models(model: str, rest: Sequence[str]) -> tuple[list[Path], list[str]]:
     """Part models from inputs: the first path is a model, and so are the models that follow it."""
-    from alembert.hub import is_hub_id
-    from alembert.tasks.files import has_task
 
     count = 0
     while count < len(rest) and (is_hub_id(rest[count]) or has_task(Path(rest[count]))):
@@ -156,7 +150,6 @@ def _split_models(model: str, rest: Sequence[str]) -> tuple[list[Path], list[str
 
 
 def _print_outcome(out: Path, result: AnnotationRun, *, as_json: bool) -> None:
-    from alembert.terminal import note_set_aside, print_json, say
 
     counts = result.manifest.counts
     note_set_aside(out / "set-aside.jsonl", counts)

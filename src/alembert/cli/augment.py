@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,15 +12,21 @@ import typer
 
 from alembert.cli.options import Delimiter, LabelColumn, Types, find_model, single_label_column
 from alembert.cli.output import SET_ASIDE
+from alembert.corpus.fetch import fetch_to_temporary_folder
+from alembert.corpus.inputs import expand_patterns, list_input_files
+from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadFile, BadSetting
+from alembert.hardware.torch_settings import resolve_device
+from alembert.infer.task_model import TaskModel
+from alembert.tasks.example import ReadResult
+from alembert.tasks.files import has_task, read_task_names, read_task_table
+from alembert.tasks.task import AnyTask, get_task_class
+from alembert.terminal import ProgressBar, escape_controls, note, print_json
+from alembert.text.lexicon import parse_lexicon_option, read_lexicon
+from alembert.train.augment.settings import AugmentSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from alembert.corpus.readers.contract import ReadOptions
     from alembert.files.checkpoint import Checkpoint
-    from alembert.tasks.example import ReadResult
-    from alembert.tasks.task import AnyTask
     from alembert.train.augment.augment import AugmentResult
 
 _SHOWN = 3
@@ -69,14 +77,8 @@ def augment(
 
     alembert augment work/ner --train train.tsv --copies 10 --out augmented.jsonl
     """
-    from alembert.corpus.fetch import fetch_to_temporary_folder
-    from alembert.corpus.inputs import expand_patterns, list_input_files
-    from alembert.corpus.readers.contract import ReadOptions
-    from alembert.terminal import ProgressBar, note
-    from alembert.text.lexicon import parse_lexicon_option, read_lexicon
     from alembert.train.augment.augment import augment as run
     from alembert.train.augment.augment import write_augmented
-    from alembert.train.augment.settings import AugmentSettings
 
     settings = AugmentSettings(copies=copies, rate=rate, candidates=candidates, entities=entities, seed=seed)
     if dictionary and not entities:
@@ -121,11 +123,7 @@ def _open_examples(
     model: str, name: str | None, files: Sequence[Path], options: ReadOptions, device: str
 ) -> tuple[Checkpoint, AnyTask, ReadResult[Any]]:
     """Open the model, and read the examples of its task; of a model without one, of the task that is named."""
-    from alembert.hardware.torch_settings import resolve_device
     from alembert.infer.engine_torch import TorchEngine
-    from alembert.infer.task_model import TaskModel
-    from alembert.tasks.files import has_task, read_task_names, read_task_table
-    from alembert.tasks.task import get_task_class
 
     folder = find_model(model)
     if has_task(folder):
@@ -151,9 +149,6 @@ def _open_examples(
 
 def _with_unknown_marked(task: AnyTask, reading: ReadResult[Any], sources: Sequence[Path]) -> ReadResult[Any]:
     """Let the task mark what the files leave open: copies are to train on, and one file does not tell it any more."""
-    from dataclasses import replace
-
-    from alembert.terminal import note
 
     examples, notes = task.mark_unknown(reading.examples, task.settings, sources)
     for sentence in notes:
@@ -170,7 +165,6 @@ def _require_examples(reading: ReadResult[Any]) -> ReadResult[Any]:
 
 def _open_checkpoint(folder: str | Path, device: str) -> Checkpoint:
     from alembert.files import checkpoint as checkpoints
-    from alembert.hardware.torch_settings import resolve_device
 
     found = checkpoints.open(folder)
     found.model.to(resolve_device(device))
@@ -178,7 +172,6 @@ def _open_checkpoint(folder: str | Path, device: str) -> Checkpoint:
 
 
 def _print(made: AugmentResult, originals: Sequence[Any], out: Path, as_json: bool) -> None:
-    from alembert.terminal import escape_controls, print_json
 
     if as_json:
         print_json({"out": str(out), **made.counts})

@@ -5,30 +5,38 @@ What `alembert corpus show` prints: tables that fit 80 columns, histograms as ba
 
 from __future__ import annotations
 
+import dataclasses
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
+from alembert.artifact import Manifest, atomic_write
 from alembert.cli.options import RayAddress, RunOn, WorkerCpus, resolve_cluster
 from alembert.cli.output import SET_ASIDE
-from alembert.terminal import note, say, stdout_console
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from rich.console import Console
-    from rich.text import Text
-
-    from alembert.artifact import Manifest
-    from alembert.corpus.build import LexiconFiles
-    from alembert.corpus.settings import BuildSettings
-    from alembert.corpus.statistics import CorpusStatistics, Histogram
-    from alembert.corpus.store import CorpusDocument
-
+from alembert.corpus import build as verb
+from alembert.corpus.build import LexiconFiles
+from alembert.corpus.build_ray import ray_executor
+from alembert.corpus.settings import BuildSettings, read_build_settings
+from alembert.corpus.statistics import (
+    READ_COUNT_NAMES,
+    CorpusStatistics,
+    Histogram,
+    compute_statistics,
+    make_document_record,
+)
+from alembert.corpus.statistics import sample_documents as pick
+from alembert.corpus.store import Corpus, CorpusDocument
+from alembert.errors import BadFile
+from alembert.inspect.corpus_page import render_corpus_page
+from alembert.terminal import ProgressBar, note, print_json, say, stdout_console
+from alembert.text.lexicon import parse_lexicon_options
 
 app = typer.Typer(help="Build a corpus from raw files, and look at it.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -68,9 +76,6 @@ def build(
     as_json: Annotated[bool, typer.Option("--json", help="Print the counts as one JSON object.")] = False,
 ) -> None:
     """Read, clean and annotate files; goes on where it was stopped."""
-    from alembert.corpus import build as verb
-    from alembert.corpus.build_ray import ray_executor
-    from alembert.terminal import ProgressBar
 
     cluster = resolve_cluster(on, workers, worker_cpus, ray_address)
     with ProgressBar(sys.stderr) as bar:
@@ -101,9 +106,6 @@ def _settings(
     language: str | None,
 ) -> BuildSettings:
     """Read the file of settings, and let the flags have the last word."""
-    import dataclasses
-
-    from alembert.corpus.settings import BuildSettings, read_build_settings
 
     settings = read_build_settings(config) if config else BuildSettings()
     changes: dict[str, Any] = {"format": format} if format else {}
@@ -116,8 +118,6 @@ def _settings(
 
 
 def _lexicon_files(options: list[str], stop: Path | None, keep: Path | None) -> LexiconFiles:
-    from alembert.corpus.build import LexiconFiles
-    from alembert.text.lexicon import parse_lexicon_options
 
     return LexiconFiles(lexicons=parse_lexicon_options(options), stop=stop, keep=keep)
 
@@ -143,7 +143,6 @@ def _repeated_id_notes(counts: Mapping[str, int]) -> Iterator[str]:
 
 
 def _print_outcome(out: Path, manifest: Manifest, *, as_json: bool) -> None:
-    from alembert.terminal import print_json
 
     counts = manifest.counts
     if as_json:
@@ -167,32 +166,20 @@ def show(
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a page with plots.")] = None,
 ) -> None:
     """Show what a corpus holds, and what was dropped and why."""
-    from alembert.corpus.statistics import compute_statistics
-    from alembert.corpus.statistics import sample_documents as pick
-    from alembert.corpus.store import Corpus
-    from alembert.terminal import print_json
 
     opened = Corpus.open(corpus)
     found = compute_statistics(opened)
     entries = pick(opened, sample, seed)
     if html:
-        from alembert.inspect.corpus_page import render_corpus_page
-
         _write(html, render_corpus_page(found, entries))
     if as_json:
-        from alembert.corpus.statistics import make_document_record
-
         record = found.as_json() | ({"sample": [make_document_record(entry) for entry in entries]} if sample else {})
         print_json(record, indent=2)
     else:
-        pass
-
         print_survey(found, entries)
 
 
 def _write(path: Path, text: str) -> None:
-    from alembert.artifact import atomic_write
-    from alembert.errors import BadFile
 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -210,7 +197,6 @@ _CONTENT_COUNTS = ("documents", "sentences", "words", "characters", "gold entiti
 
 def print_survey(survey: CorpusStatistics, entries: Sequence[CorpusDocument]) -> None:
     """Print a survey and a sample of documents."""
-    from alembert.corpus.statistics import READ_COUNT_NAMES
 
     console = stdout_console()
     _print_rows(console, "Read", survey.get_counts(READ_COUNT_NAMES))
@@ -230,7 +216,6 @@ def print_survey(survey: CorpusStatistics, entries: Sequence[CorpusDocument]) ->
 
 
 def _print_rows(console: Console, title: str, rows: Iterable[tuple[str, int]]) -> None:
-    from rich.table import Table
 
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(overflow="fold")
@@ -255,7 +240,6 @@ def _print_bars(console: Console, title: str, histogram: Histogram) -> None:
 
 
 def _print_labels(console: Console, survey: CorpusStatistics) -> None:
-    from rich.table import Table
 
     if not survey.labels:
         return
@@ -281,7 +265,6 @@ def _print_entry(console: Console, entry: CorpusDocument, labels: Sequence[str])
 
 def _coloured(entry: CorpusDocument, labels: Sequence[str]) -> Text:
     """Write the beginning of a text with each entity in the colour of its label."""
-    from rich.text import Text
 
     shown = "".join(char if char.isprintable() or char == "\n" else " " for char in entry.document.text[:_LONGEST_TEXT])
     text = Text(shown)

@@ -3,20 +3,42 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from alembert.cli.distill_compare import (
+    ComparisonFile,
+    comparison_folder,
+    drop_compare_types,
+    show_comparison,
+    train_controls,
+)
+from alembert.cli.finetune import show_scores
 from alembert.cli.options import Device, ForgetTraining, Overwrite, ScoresAsJson, ShowConfig, Types, find_model
 from alembert.cli.output import SET_ASIDE
+from alembert.cli.pretrain import parse_count
+from alembert.corpus.fetch import fetch_to_temporary_folder
+from alembert.corpus.readers.contract import ReadOptions
+from alembert.errors import AlreadyDone
+from alembert.hardware.torch_settings import resolve_device
+from alembert.settings import apply_changes, read_toml, to_toml
+from alembert.tasks.files import TASK_FILE, apply_training_columns, read_task_table
+from alembert.terminal import ProgressBar, note, print_json, say_all
+from alembert.train.distill.settings import (
+    GENERAL_PRESETS,
+    PRESETS,
+    DistillSettings,
+    GeneralDistillSettings,
+    check_preset,
+    get_preset,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from alembert.cli.distill_compare import ComparisonFile
     from alembert.train.distill.general import GeneralDistillRunResult
-    from alembert.train.distill.settings import DistillSettings, GeneralDistillSettings
     from alembert.train.distill.stages import DistillJob
     from alembert.train.run import RunContext
 
@@ -104,8 +126,6 @@ def distill(
 
     With --corpus it is the general stage, on plain text; with --train or --data the stage for the teacher's task.
     """
-    from alembert.cli.distill_compare import ComparisonFile, drop_compare_types
-    from alembert.settings import to_toml
 
     given: dict[str, Any] = {"seed": seed, "student": None if start is None else {"start": start}}
     if corpus:
@@ -165,8 +185,6 @@ class _RunOptions:
         self.cache, self.device, self.overwrite = cache, device, overwrite
 
     def run_context(self, **told: Any) -> RunContext:
-        from alembert.hardware.torch_settings import resolve_device
-        from alembert.terminal import note, say_all
         from alembert.train.run import RunContext
 
         return RunContext(
@@ -189,7 +207,6 @@ def _task_files(
     train: ExampleFiles, dev: ExampleFiles, data: ExampleFiles, split: str | None
 ) -> tuple[list[Path], list[Path], list[Path]]:
     """Return the files of the task stage as paths; those of a store or of stdin are copied here."""
-    from alembert.corpus.fetch import fetch_to_temporary_folder
 
     if not (train or data):
         raise typer.BadParameter("give --corpus for the general stage, or --train or --data for a task")
@@ -208,7 +225,6 @@ def _check_unused(with_what: str, flags: dict[str, Any]) -> None:
 
 
 def _count(tokens: str | None) -> int | None:
-    from alembert.cli.pretrain import parse_count
 
     return None if tokens is None else parse_count(tokens)
 
@@ -228,8 +244,6 @@ def _epochs_table(epochs: float | None) -> dict[str, Any] | None:
 
 
 def _general_settings(preset: str | None, config: Path | None, changes: dict[str, Any]) -> GeneralDistillSettings:
-    from alembert.settings import apply_changes
-    from alembert.train.distill.settings import GENERAL_PRESETS
 
     name, table = _read_preset(preset, config)
     settings = GENERAL_PRESETS[name]()
@@ -238,7 +252,6 @@ def _general_settings(preset: str | None, config: Path | None, changes: dict[str
 
 def _teacher_task(teacher: str | None, task: str | None) -> str | None:
     """Find what the teacher was fine-tuned for; none: no teacher was given."""
-    from alembert.tasks.files import read_task_table
 
     return None if teacher is None else str(read_task_table(Path(teacher), task)["task"])
 
@@ -246,8 +259,6 @@ def _teacher_task(teacher: str | None, task: str | None) -> str | None:
 def _task_settings(
     preset: str | None, config: Path | None, changes: dict[str, Any], task: str | None
 ) -> DistillSettings:
-    from alembert.settings import apply_changes
-    from alembert.train.distill.settings import PRESETS, get_preset
 
     name, table = _read_preset(preset, config)
     settings = PRESETS[name]() if task is None else get_preset(name, task)
@@ -256,8 +267,6 @@ def _task_settings(
 
 def _read_preset(preset: str | None, config: Path | None) -> tuple[str, dict[str, Any]]:
     """Find the preset, of the command line or of the file, and what the file changes."""
-    from alembert.settings import read_toml
-    from alembert.train.distill.settings import check_preset
 
     table = read_toml(config) if config else {}
     in_file = str(table.pop("preset", "fast"))
@@ -273,8 +282,6 @@ def _build_distillation(
     types: tuple[str, ...],
     **more: Any,
 ) -> DistillJob:
-    from alembert.corpus.readers.contract import ReadOptions
-    from alembert.tasks.files import TASK_FILE, apply_training_columns, read_task_table
     from alembert.train.distill.stages import DistillJob
     from alembert.train.finetune.data import DataFiles
 
@@ -294,21 +301,17 @@ def _run_general(
     place: _RunOptions,
     as_json: bool,
 ) -> None:
-    from alembert.terminal import ProgressBar
     from alembert.train.distill.general import distill_general
     from alembert.train.distributed import is_first_process
 
     with ProgressBar(sys.stderr, plain_every=60) as bar:
-        around = place.run_context(tell=bar.show_training, tell_reading=bar.show)
+        around = place.run_context(on_progress=bar.show_training, on_reading=bar.show)
         done = distill_general(teacher, student, corpus, out, settings=settings, around=around)
     if is_first_process():
         _show_general(done, out, as_json)
 
 
 def _show_general(done: GeneralDistillRunResult, out: Path, as_json: bool) -> None:
-    from dataclasses import asdict
-
-    from alembert.terminal import print_json
 
     if as_json:
         print_json({"folder": str(out), "before": done.before, "after": done.after, "run": asdict(done.done)})
@@ -329,15 +332,11 @@ def _run_task(
     *,
     test: ComparisonFile | None,
 ) -> None:
-    from alembert.cli.distill_compare import comparison_folder, show_comparison, train_controls
-    from alembert.cli.finetune import show_scores
-    from alembert.errors import AlreadyDone
-    from alembert.terminal import ProgressBar
     from alembert.train.distill.distill import distill as run
     from alembert.train.distributed import is_first_process
 
     with ProgressBar(sys.stderr, plain_every=60) as bar:
-        around = place.run_context(tell=bar.show_training, tell_reading=bar.show)
+        around = place.run_context(on_progress=bar.show_training, on_reading=bar.show)
         try:
             done = run(wish, out, settings, seeds=seeds, around=around)
         except AlreadyDone:

@@ -6,27 +6,27 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from alembert.cli.finetune import finetune
 from alembert.cli.options import Device, find_model
 from alembert.cli.output import SET_ASIDE, for_each_line
-from alembert.errors import BadInput
+from alembert.corpus.fetch import check_inputs
+from alembert.errors import BadInput, BadSetting
+from alembert.infer import embed as verb
+from alembert.infer.embed import EmbeddingRun, EncodeSettings, open_embedder
 from alembert.infer.embedder import Embedder
+from alembert.infer.engines import choose_device
 from alembert.infer.index import VectorIndex
 from alembert.infer.search import QUERY_BATCH, Hit, SimilarityMeasure, find_nearest
-from alembert.terminal import escape_controls, print_json
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from alembert.infer.embed import EmbeddingRun, EncodeSettings
-
+from alembert.settings import apply_changes, read_toml
+from alembert.terminal import ProgressBar, escape_controls, note, print_json, say
 
 app = typer.Typer(
     help="Train a model for vectors, make vectors of documents or sentences, and search them.",
@@ -42,7 +42,6 @@ app = typer.Typer(
 )
 def train(context: typer.Context) -> None:
     """Train a model for vectors: takes the options of `alembert finetune --task compare`."""
-    from alembert.cli.finetune import finetune
 
     alone = typer.Typer(
         add_completion=False, rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]}
@@ -84,11 +83,6 @@ def encode(
     given = {"unit": unit, "dtype": dtype, "int8_copy": int8 or None}
     settings = _settings(config, {name: value for name, value in given.items() if value is not None})
     mode = _mode(pooling)
-    from alembert.corpus.fetch import check_inputs
-    from alembert.infer import embed as verb
-    from alembert.infer.embedder import Embedder
-    from alembert.infer.engines import choose_device
-    from alembert.terminal import ProgressBar
 
     check_inputs(files)
     folder = find_model(model)
@@ -102,15 +96,12 @@ def encode(
 
 def _settings(config: Path | None, given: Mapping[str, Any]) -> EncodeSettings:
     """Read the file of settings, and let the flags have the last word."""
-    from alembert.infer.embed import EncodeSettings
-    from alembert.settings import apply_changes, read_toml
 
     settings = apply_changes(EncodeSettings(), read_toml(config), str(config)) if config else EncodeSettings()
     return apply_changes(settings, given, "The command line")
 
 
 def _mode(pooling: str | None) -> Any:
-    from alembert.errors import BadSetting
 
     if pooling not in (None, "mean", "cls"):
         raise BadSetting(f"--pooling is {pooling!r}; expected mean or cls.")
@@ -118,7 +109,6 @@ def _mode(pooling: str | None) -> Any:
 
 
 def _print_outcome(out: Path, result: EmbeddingRun, *, as_json: bool) -> None:
-    from alembert.terminal import note, print_json, say
 
     counts = result.manifest.counts
     for sentence in (*result.notes, *_notes(counts)):
@@ -169,15 +159,9 @@ def search(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per query.")] = False,
 ) -> None:
     """Find the texts nearest to a query: exact, with score, place and text."""
-    from alembert.errors import BadSetting
 
     if measure not in ("cosine", "dot"):
         raise BadSetting(f"--measure is {measure!r}; expected cosine or dot.")
-    pass
-    from alembert.infer.embed import open_embedder
-    from alembert.infer.engines import choose_device
-    from alembert.infer.index import VectorIndex
-
     index = VectorIndex.open(vectors)
     where = None if model is None else find_model(model)
     embedder = open_embedder(index, where, choose_device([where or Path(index.facts.model)], device))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -18,12 +18,25 @@ from alembert.cli.options import (
     find_model,
     single_label_column,
 )
-from alembert.cli.output import SET_ASIDE
-
-if TYPE_CHECKING:
-    from alembert.infer.evaluate import Evaluation
-    from alembert.infer.scoring import ModelComparison, ProgressCallback
-    from alembert.inspect.comparison import ComparisonReport
+from alembert.cli.output import SET_ASIDE, check_page, write_page
+from alembert.corpus.fetch import fetch_to_temporary_folder
+from alembert.corpus.jobs import make_source_names
+from alembert.corpus.readers.contract import ReadOptions
+from alembert.infer.engines import choose_device
+from alembert.infer.evaluate import Evaluation, build_evaluation
+from alembert.infer.scoring import ModelComparison, ProgressCallback, open_models, score_models
+from alembert.infer.speed import MEASURE_SECONDS
+from alembert.inspect.comparison import ComparisonReport, build_comparison
+from alembert.inspect.report_pages import render_evaluation_page
+from alembert.inspect.reports import (
+    comparison_lines,
+    evaluation_headline,
+    evaluation_sentences,
+    evaluation_tables,
+    warn_few_documents,
+    warn_overlap,
+)
+from alembert.terminal import ProgressBar, escape_controls, note, print_json
 
 
 def evaluate(
@@ -54,14 +67,6 @@ def evaluate(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
 ) -> None:
     """Score a fine-tuned model on labelled files, with intervals, coverage and calibration."""
-    from alembert.cli.output import check_page, write_page
-    from alembert.corpus.fetch import fetch_to_temporary_folder
-    from alembert.corpus.readers.contract import ReadOptions
-    from alembert.infer.engines import choose_device
-    from alembert.infer.evaluate import build_evaluation
-    from alembert.infer.scoring import open_models, score_models
-    from alembert.inspect.report_pages import render_evaluation_page
-    from alembert.terminal import ProgressBar, print_json
 
     check_page(report)
     folders = [find_model(each) for each in (model, *(against or ()))]
@@ -95,9 +100,6 @@ def _compare(
     contest: ModelComparison, folders: Sequence[Path], device: str, speed: bool, tell: ProgressCallback
 ) -> ComparisonReport:
     """Compare all models with the first that was named after the evaluated one."""
-    from alembert.corpus.jobs import make_source_names
-    from alembert.infer.speed import MEASURE_SECONDS
-    from alembert.inspect.comparison import build_comparison
 
     # The folder in which one stands has no name, and that of a seed is a number.
     short = make_source_names([folder if folder.name else folder.resolve() for folder in folders])
@@ -107,13 +109,6 @@ def _compare(
 
 
 def _print(found: Evaluation, compared: ComparisonReport | None) -> None:
-    from alembert.inspect.reports import (
-        comparison_lines,
-        evaluation_headline,
-        evaluation_sentences,
-        evaluation_tables,
-    )
-    from alembert.terminal import escape_controls
 
     print(escape_controls(f"{found.model}, task {found.task}, on {', '.join(found.files)}"))
     print(escape_controls(evaluation_headline(found)))
@@ -131,8 +126,6 @@ def _print(found: Evaluation, compared: ComparisonReport | None) -> None:
 
 
 def _warn(found: Evaluation) -> None:
-    from alembert.inspect.reports import warn_few_documents, warn_overlap
-    from alembert.terminal import note
 
     for remark in found.remarks:
         note(remark.describe())

@@ -8,13 +8,18 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from alembert.api.exporting import ExportJob, check_installed, export_tasks
 from alembert.cli.options import Delimiter, LabelColumn, find_model, single_label_column
 from alembert.cli.output import SET_ASIDE
+from alembert.compress.settings import ExportSettings
+from alembert.corpus.fetch import fetch_to_temporary_folder
+from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadSetting
+from alembert.tasks.runtime.export_files import ExportFormat, ExportPrecision
+from alembert.terminal import escape_controls, note, print_json
 
 if TYPE_CHECKING:
     from alembert.compress.card import ExportReport
-    from alembert.tasks.runtime.export_files import ExportFormat, ExportPrecision
 
 
 def export(
@@ -85,10 +90,6 @@ def export(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Export a fine-tuned model to a folder that runs without torch, and say what int8 cost and won."""
-    from alembert.api.exporting import ExportJob, check_installed, export_tasks
-    from alembert.compress.settings import ExportSettings
-    from alembert.corpus.readers.contract import ReadOptions
-    from alembert.terminal import note, print_json
 
     precision: ExportPrecision = "fp32" if int8 is False else "int8"
     if calibrate and precision == "fp32":
@@ -124,7 +125,6 @@ def export(
 
 def _files(names: Sequence[str | None], flag: str, words: Sequence[str]) -> dict[str | None, list[Path]]:
     """Give each task its files; an only one has them all."""
-    from alembert.corpus.fetch import fetch_to_temporary_folder
 
     if len(names) == 1:
         return {names[0]: fetch_to_temporary_folder(words)}
@@ -141,7 +141,6 @@ def _files(names: Sequence[str | None], flag: str, words: Sequence[str]) -> dict
 
 
 def _print(out: Path, outcome: ExportReport) -> None:
-    from alembert.terminal import escape_controls, note
 
     print(escape_controls(f"{out}: runs without torch"))
     rows = list(outcome.rows())

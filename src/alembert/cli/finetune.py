@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from alembert.cli.finetune_tasks import (
+    FileArguments,
+    TaskArguments,
+    as_toml,
+    build_data,
+    parse_tasks,
+    resolve_task_settings,
+)
 from alembert.cli.options import (
     Delimiter,
     Device,
@@ -21,12 +30,15 @@ from alembert.cli.options import (
     single_label_column,
 )
 from alembert.cli.output import SET_ASIDE
+from alembert.errors import BadSetting
+from alembert.hardware.torch_settings import resolve_device
 from alembert.tasks import TASKS
+from alembert.tasks.data_screen import format_data_report
+from alembert.terminal import ProgressBar, note, print_json, say_all
+from alembert.train.finetune.settings import FinetuneSettings
 
 if TYPE_CHECKING:
-    from alembert.cli.finetune_tasks import TaskArguments
     from alembert.train.finetune.finetune import FinetuneRunResult, MultiTaskJob, SingleTaskJob
-    from alembert.train.finetune.settings import FinetuneSettings
 
 
 def finetune(
@@ -83,13 +95,6 @@ def finetune(
     as_json: ScoresAsJson = False,
 ) -> None:
     """Fine-tune a model for a task, or for several. A stopped run continues with the same command."""
-    from alembert.cli.finetune_tasks import (
-        FileArguments,
-        as_toml,
-        build_data,
-        parse_tasks,
-        resolve_task_settings,
-    )
 
     wishes = parse_tasks(task)
     changes = {
@@ -124,7 +129,6 @@ def finetune(
 
 
 def _task_changes(wishes: TaskArguments, *, crf: bool, nested: bool, every_token: bool) -> dict[str, Any] | None:
-    from alembert.errors import BadSetting
 
     if not (crf or nested or every_token):
         return None
@@ -149,7 +153,6 @@ def _read_changes(
     delimiter: str | None,
     types: list[str] | None,
 ) -> dict[str, Any] | None:
-    from alembert.errors import BadSetting
 
     if types and wishes.is_multitask:
         raise BadSetting(
@@ -161,8 +164,6 @@ def _read_changes(
 
 
 def _check(assignment: SingleTaskJob | MultiTaskJob, settings: FinetuneSettings, as_json: bool) -> None:
-    from alembert.tasks.data_screen import format_data_report
-    from alembert.terminal import print_json
     from alembert.train.finetune.finetune import SingleTaskJob, inspect_all_data
 
     reports = inspect_all_data(assignment, settings)
@@ -186,8 +187,6 @@ def _run(
     overwrite: bool,
     as_json: bool,
 ) -> None:
-    from alembert.hardware.torch_settings import resolve_device
-    from alembert.terminal import ProgressBar, note, say_all
     from alembert.train.distributed import is_first_process
     from alembert.train.finetune.finetune import finetune as run
     from alembert.train.run import RunContext
@@ -213,7 +212,6 @@ def parse_duration(text: str | None) -> float | None:
     >>> parse_duration("30m"), parse_duration("1.5h")
     (1800.0, 5400.0)
     """
-    from alembert.errors import BadSetting
 
     if text is None:
         return None
@@ -225,9 +223,6 @@ def parse_duration(text: str | None) -> float | None:
 
 def show_scores(done: FinetuneRunResult, out: Path, as_json: bool) -> None:
     """Print what a run for a task reached on the development data."""
-    from dataclasses import asdict
-
-    from alembert.terminal import print_json
 
     if as_json:
         table = {"folder": str(out), "main": done.main, "mean": done.mean, "spread": done.spread}

@@ -14,13 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from alembert.corpus.fetch import fetch_to_temporary_folder
+from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadSetting
-from alembert.train.finetune.settings import TaskRunSettings, format_finetune_toml, resolve_settings
+from alembert.settings import read_toml
+from alembert.tasks.task import get_task_class
+from alembert.train.finetune.settings import FinetuneSettings, TaskRunSettings, format_finetune_toml, resolve_settings
 
 if TYPE_CHECKING:
-    from alembert.corpus.readers.contract import ReadOptions
     from alembert.train.finetune.data import DataFiles
-    from alembert.train.finetune.settings import FinetuneSettings
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,6 @@ def parse_tasks(words: Sequence[str]) -> TaskArguments:
 
 
 def _parse_task(word: str) -> TaskArgument:
-    from alembert.tasks.task import get_task_class
 
     found = re.fullmatch(r"(?:([^:=]+):)?([^:=]+)(?:=(.+))?", word)
     if not found:
@@ -102,7 +103,6 @@ def build_data(
 def _build_task_data(
     wishes: TaskArguments, wish: TaskArgument, files: FileArguments, reading: ReadOptions
 ) -> DataFiles:
-    from alembert.corpus.fetch import fetch_to_temporary_folder
     from alembert.train.finetune.data import DataFiles
 
     first = [wish.file] if wish.file else []
@@ -144,7 +144,6 @@ def resolve_task_settings(
     wishes: TaskArguments, config: Path | None, changes: Mapping[str, Any]
 ) -> tuple[FinetuneSettings, dict[str, TaskRunSettings]]:
     """Put the usual settings, file and flags together, the last one wins; give those of each task apart."""
-    from alembert.settings import read_toml
 
     layers = {str(config): read_toml(config) if config else {}, "The command line": changes}
     return resolve_settings(wishes.kinds, layers, are_named=wishes.is_multitask)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from alembert.cli.options import LANGUAGE_MODEL_HELP
 from alembert.cli.output import SET_ASIDE, for_each_text, refuse_files
+from alembert.infer.engines import open_torch_engine
+from alembert.infer.language_model import CausalEngine, GeneratedText, generate_batch, prompt_ids
+from alembert.tasks.decoding.settings import DecodeSettings
 from alembert.terminal import escape_controls, note, print_json
-
-if TYPE_CHECKING:
-    from alembert.infer.language_model import CausalEngine, GeneratedText
-    from alembert.tasks.decoding.settings import DecodeSettings
 
 
 def generate(
@@ -59,9 +58,6 @@ def generate(
 
 def continue_texts(model: str, texts: Sequence[str], options: Mapping[str, Any], as_json: bool) -> int:
     """Continue texts, or the lines of stdin, many together; return how many lines were set aside."""
-    from alembert.infer.engines import open_torch_engine
-    from alembert.infer.language_model import prompt_ids
-    from alembert.tasks.decoding.settings import DecodeSettings
 
     settings = DecodeSettings(**{name: value for name, value in options.items() if value is not None})
     engine = open_torch_engine(model)
@@ -78,7 +74,6 @@ def continue_texts(model: str, texts: Sequence[str], options: Mapping[str, Any],
 
 def _print_continuations(engine: CausalEngine, prompts: Sequence[str], settings: DecodeSettings, as_json: bool) -> None:
     """Print each continuation as soon as it is there."""
-    from alembert.infer.language_model import generate_batch
 
     texts = unfinished = 0
     for prompt, found in zip(prompts, generate_batch(engine, prompts, settings), strict=True):

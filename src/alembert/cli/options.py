@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 
 from alembert.errors import BadSetting
+from alembert.hub import model_folder
+from alembert.tasks.files import describe_inferred_task
 from alembert.terminal import note
-
-if TYPE_CHECKING:
-    from alembert.workers.ray import RayCluster
-
+from alembert.workers.ray import RayCluster, check_ray_installed
 
 LABELLED_HELP: Final = "Labelled files of any known format, folders of them, patterns, s3:// addresses, or - for stdin."
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda ...")]
@@ -94,8 +93,6 @@ WorkerCpus = Annotated[int | None, typer.Option(min=1, max=1024, help="CPUs of e
 
 def resolve_cluster(on: str, workers: int | None, worker_cpus: int | None, address: str | None) -> RayCluster | None:
     """Give the cluster that was asked for; None: this machine, without one."""
-    from alembert.errors import BadSetting
-    from alembert.workers.ray import RayCluster, check_ray_installed
 
     if on == "ray":
         check_ray_installed()
@@ -115,8 +112,6 @@ LANGUAGE_MODEL_HELP = "A checkpoint folder with a language-model head, or hub:or
 
 def find_model(model: str | Path) -> Path:
     """Return the folder of a fine-tuned model; say what it is taken for if it was fine-tuned by another program."""
-    from alembert.hub import model_folder
-    from alembert.tasks.files import describe_inferred_task
 
     folder = model_folder(model)
     if remark := describe_inferred_task(folder, str(model)):

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
+from alembert.cli.fill import fill_texts
+from alembert.cli.generate import continue_texts
 from alembert.cli.options import (
     MODEL_HELP,
     Delimiter,
@@ -20,17 +23,14 @@ from alembert.cli.options import (
     withheld_note,
 )
 from alembert.cli.output import SET_ASIDE, find_file_path, for_each_text
+from alembert.corpus.fetch import fetch_to_temporary_folder
+from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadInput, BadSetting
-from alembert.infer.task_model import TaskModel
+from alembert.infer.engines import open_torch_engine
+from alembert.infer.language_model import next_sentence_probability
+from alembert.infer.task_model import MultiTaskModel, TaskModel, open_model
+from alembert.infer.triples import TripleFilter, TripleModel
 from alembert.terminal import escape_controls, note, print_json
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from alembert.corpus.readers.contract import ReadOptions
-    from alembert.infer.task_model import MultiTaskModel
-    from alembert.infer.triples import TripleFilter, TripleModel
-
 
 FILL, GENERATE = "`alembert fill`", "`alembert generate`"
 FINE_TUNED = "fine-tuned models"
@@ -146,11 +146,6 @@ def _predict_file(
     for_file: dict[str, Any],
     as_json: bool,
 ) -> None:
-    pass
-    from alembert.corpus.fetch import fetch_to_temporary_folder
-    from alembert.corpus.readers.contract import ReadOptions
-    from alembert.infer.task_model import TaskModel
-
     options = ReadOptions(text=tuple(for_file["text"] or ()), delimiter=for_file["delimiter"])
     (path,) = fetch_to_temporary_folder([file])
     opened = TaskModel.open(find_model(model), task=task).with_threshold(**thresholds)
@@ -165,12 +160,7 @@ def _predict_texts(
     for_triples: dict[str, Any],
     as_json: bool,
 ) -> None:
-    pass
-    from alembert.infer.task_model import open_model
-
     if texts and os.path.isdir(texts[0]):  # noqa: PTH112 (Path.is_dir raises for a text too long for a name)
-        from alembert.infer.triples import TripleModel
-
         _refuse({"task": task}, "one model of several tasks")
         folders = find_model(model), find_model(texts[0])
         triples = TripleModel.open(*folders, _triple_filter(**for_triples)).with_threshold(**thresholds)
@@ -182,7 +172,6 @@ def _predict_texts(
 
 
 def _triple_filter(pair: list[str] | None, least: float | None) -> TripleFilter:
-    from alembert.infer.triples import TripleFilter
 
     types = [tuple(each.split(":")) for each in pair or []]
     for given, names in zip(pair or [], types, strict=True):
@@ -192,9 +181,6 @@ def _triple_filter(pair: list[str] | None, least: float | None) -> TripleFilter:
 
 
 def _predict_next(model: str, texts: Sequence[str], as_json: bool) -> None:
-    from alembert.infer.engines import open_torch_engine
-    from alembert.infer.language_model import next_sentence_probability
-    from alembert.terminal import escape_controls, print_json
 
     if len(texts) != 2:
         were_given = "1 was given" if len(texts) == 1 else f"{len(texts)} were given"
@@ -225,9 +211,6 @@ def _predict_deprecated(
     as_json: bool,
 ) -> None:
     """Fill masks or continue a text under the names that this had in the last version."""
-    from alembert.cli.fill import fill_texts
-    from alembert.cli.generate import continue_texts
-    from alembert.terminal import note
 
     if texts:
         raise BadSetting(f"`alembert predict MODEL TEXT...` is for {FINE_TUNED}. Use {FILL} or {GENERATE}.")

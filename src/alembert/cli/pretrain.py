@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from alembert.cli.options import Device, Overwrite, ScoresAsJson, ShowConfig
+from alembert.errors import BadSetting
+from alembert.hardware.torch_settings import resolve_device
+from alembert.settings import read_toml, to_toml
+from alembert.terminal import ProgressBar, note, print_json
+from alembert.train.pretrain.recipes import choose_recipe, resolve_recipe
+from alembert.train.settings import ObjectiveWeights, PretrainSettings
 
 if TYPE_CHECKING:
     from alembert.train.pretrain.pretrain import PretrainRunResult
-    from alembert.train.settings import PretrainSettings
 
 
 def pretrain(
@@ -61,7 +67,6 @@ def pretrain(
 ) -> None:
     """Pre-train a model from scratch, or adapt one to your text. A stopped run continues with the same command."""
     from alembert.train.pretrain.inputs import PretrainStart
-    from alembert.train.pretrain.recipes import choose_recipe
 
     changes = {
         "hours": hours,
@@ -78,8 +83,6 @@ def pretrain(
     given = {key: value for key, value in changes.items() if value is not None}
     settings = resolve_pretrain_settings(name, config, given, chosen=recipe is not None)
     if show_config:
-        from alembert.settings import to_toml
-
         print(to_toml(settings), end="")
         return
     if not inputs or out is None:
@@ -103,8 +106,6 @@ def resolve_pretrain_settings(
     name: str, config: Path | None, changes: dict[str, Any], *, chosen: bool = False
 ) -> PretrainSettings:
     """Put recipe, file and flags together; the last one wins. A recipe that was `chosen` wins over that of the file."""
-    from alembert.settings import read_toml
-    from alembert.train.pretrain.recipes import resolve_recipe
 
     layers = {str(config): read_toml(config) if config else {}, "The command line": changes}
     return resolve_recipe(name, layers, chosen=chosen)
@@ -112,10 +113,6 @@ def resolve_pretrain_settings(
 
 def _weights(objectives: list[str]) -> dict[str, float]:
     """Read NAME or NAME=WEIGHT; whatever is not named is off."""
-    from dataclasses import fields
-
-    from alembert.errors import BadSetting
-    from alembert.train.settings import ObjectiveWeights
 
     weights = {item.name: 0.0 for item in fields(ObjectiveWeights)}
     for each in objectives:
@@ -133,7 +130,6 @@ def parse_count(text: str) -> int:
     >>> parse_count("20M"), parse_count("1.5k"), parse_count("300")
     (20000000, 1500, 300)
     """
-    from alembert.errors import BadSetting
 
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([kKmMgG]?)", text.strip())
     if not found:
@@ -143,13 +139,11 @@ def parse_count(text: str) -> int:
 
 
 def _device(wanted: str) -> str:
-    from alembert.hardware.torch_settings import resolve_device
 
     return resolve_device(wanted)
 
 
 def _run(inputs: list[Path], out: Path, start: Any, settings: PretrainSettings, as_json: bool, **around: Any) -> None:
-    from alembert.terminal import ProgressBar, note
     from alembert.train.distributed import is_first_process
     from alembert.train.pretrain.pretrain import pretrain as run
     from alembert.train.run import RunContext
@@ -162,9 +156,6 @@ def _run(inputs: list[Path], out: Path, start: Any, settings: PretrainSettings, 
 
 
 def _show(done: PretrainRunResult, out: Path, as_json: bool) -> None:
-    from dataclasses import asdict
-
-    from alembert.terminal import print_json
 
     if as_json:
         print_json({"folder": str(out), **asdict(done)})
