@@ -76,13 +76,13 @@ def finetuned(model: Path, folder: Path, mean: float, precision: str) -> Pass:
     half = round((BATCH / 2 + 0.5) * mean)
     settings = FinetuneSettings(
         epochs=1,
-        optimiser=OptimiserSettings(rate=RATE),
+        optimiser=OptimiserSettings(learning_rate=RATE),
         batch=BatchSettings(tokens=2 * half, micro_tokens=half),
         model=ModelSettings(precision=precision),
         saving=SavingSettings(log_every=1),
     )
     data = DataFiles(train=(folder / "train.tsv",), dev=(folder / "devel.tsv",))
-    task = SingleTaskJob(task="tag", data=data, model=str(model), settings=TagSettings(length=LONGEST))
+    task = SingleTaskJob(task="tag", data=data, model=str(model), settings=TagSettings(max_length=LONGEST))
     with tempfile.TemporaryDirectory() as out:
         finetune(task, Path(out) / "tagger", settings)
         *_, last = RunLog(Path(out) / "tagger" / "run", tensorboard=False).rows("step")

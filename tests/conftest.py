@@ -43,9 +43,9 @@ def draw_png() -> Iterator[Callable[..., Any]]:
 
     That is the picture of the curves, the speed of this machine, and waiting for the disk.
     """
-    draw = curves._png
+    draw = curves._render_picture
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(curves, "_png", lambda *_: b"")
+        patch.setattr(curves, "_render_picture", lambda *_: b"")
         patch.setattr(hardware, "measure_matmul_peak", lambda dtype="float32": 100.0, raising=False)
         patch.setattr(os, "fsync", lambda _: None)
         yield draw

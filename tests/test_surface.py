@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 # What is added to a command of the documentation, for its training to end after a few steps.
-SHORTER = {"pretrain": ["--steps", "2"], "distill": ["--epochs", "1"]}
+SHORTER = {"pretrain": ["--tokens", "2k"], "distill": ["--epochs", "1"]}
 
 PUBLIC_NAMES = [
     "AnnotatedDocument",

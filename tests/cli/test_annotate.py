@@ -39,8 +39,8 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tagged = {str(n): (f"aspirin helps patient {n}", [(0, 7, "Drug")]) for n in range(20)}
     labelled = {str(n): (f"aspirin helps patient {n}", "yes" if n % 2 else "no") for n in range(20)}
     jobs = {
-        "tag": (write_tagged(folder / "tag.jsonl", tagged), TagSettings(length=32, overlap=8)),
-        "classify": (write_labelled(folder / "classify.jsonl", labelled), ClassifySettings(length=64)),
+        "tag": (write_tagged(folder / "tag.jsonl", tagged), TagSettings(max_length=32, overlap=8)),
+        "classify": (write_labelled(folder / "classify.jsonl", labelled), ClassifySettings(max_length=64)),
     }
     for task, (data, settings) in jobs.items():
         job = SingleTaskJob(task=task, data=DataFiles(train=(data,)), model=str(folder / "model"), settings=settings)
@@ -182,7 +182,7 @@ def trained_on_notes(work: Path) -> Path:
     rows = [f"{n}\taspirin helps patient {n}\t{'yes' if n % 2 else 'no'}" for n in range(20)]
     (work / "notes.tsv").write_text("number\tletter\tanswer\n" + "\n".join(rows) + "\n")
     data = DataFiles(train=(work / "notes.tsv",), options=ReadOptions(text=("letter",), label="answer"))
-    job = SingleTaskJob(task="classify", data=data, model=str(work / "model"), settings=ClassifySettings(length=64))
+    job = SingleTaskJob(task="classify", data=data, model=str(work / "model"), settings=ClassifySettings(max_length=64))
     finetune(job, work / "by letter", FinetuneSettings(epochs=1))
     return work / "by letter"
 
@@ -200,7 +200,7 @@ def test_columns_of_the_training_are_remembered(
 
 def test_another_column_can_be_named(trained_on_notes: Path, work: Path, tmp_path: Path) -> None:
     files = [str(trained_on_notes), str(work / "notes.tsv")]
-    assert run(["annotate", *files, "--text", "answer", "--out", str(tmp_path / "out")]) == 0
+    assert run(["annotate", *files, "--set", "read.text=answer", "--out", str(tmp_path / "out")]) == 0
     (first, *_) = read(tmp_path / "out/part-00000.jsonl.gz")
     assert isinstance(first, Document)
     assert first.text == "no"
@@ -242,7 +242,7 @@ def test_the_help_loads_no_torch() -> None:
 
 
 def test_the_verb_itself_loads_no_torch() -> None:
-    modules = ["annotate", "annotate_models", "annotate_parts", "annotate_chunks", "supply"]
+    modules = ["annotate", "annotate_pipeline", "annotate_chunks", "stream"]
     loads = "; ".join(f"import alembert.infer.{name}" for name in modules)
     check = f"import sys; {loads}; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", check], check=True, capture_output=True, timeout=300)

@@ -20,7 +20,7 @@ finite = st.floats(-1e9, 1e9, allow_subnormal=False)
 
 @pytest.fixture(autouse=True)
 def _real_pictures(monkeypatch: pytest.MonkeyPatch, draw_png: Callable[..., bytes | None]) -> None:
-    monkeypatch.setattr(curves, "_png", draw_png)
+    monkeypatch.setattr(curves, "_render_picture", draw_png)
 
 
 class Elements(HTMLParser):

@@ -21,6 +21,7 @@ from typer.main import get_command
 
 from alembert import __version__
 from alembert.cli import output
+from alembert.cli.command import VerbCommand
 from alembert.errors import AlreadyDone, Interrupted, UserError
 from alembert.terminal import note, say, say_all
 
@@ -69,7 +70,7 @@ def _load_command(name: str) -> Any:
     verbs = getattr(module, "app", None)
     if verbs is None:
         verbs = typer.Typer(add_completion=False, rich_markup_mode=None)
-        verbs.command(name)(getattr(module, name))
+        verbs.command(name, cls=VerbCommand)(getattr(module, name))
     command = get_command(verbs)
     command.name = name
     return command

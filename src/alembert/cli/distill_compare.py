@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ComparisonFile:
-    """The file of --compare, and what --types says."""
+    """The file of --compare, and what run.types says."""
 
     file: Path
     types: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ class ComparisonFile:
 
 
 def drop_compare_types(types: Sequence[str] | None, compare: Path | None, *files: Sequence[Path]) -> tuple[str, ...]:
-    """Leave out what --types says about the file of --compare alone."""
+    """Leave out what run.types says about the file of --compare alone."""
 
     words = tuple(types or ())
     if not words:

@@ -14,8 +14,9 @@ from typing import Annotated, Any
 
 import typer
 
+from alembert.cli.command import VerbCommand
 from alembert.cli.finetune import finetune
-from alembert.cli.options import Device, find_model
+from alembert.cli.options import OUTPUT_PANEL, Assignments, ConfigFile, Device, Overwrite, find_model
 from alembert.cli.output import SET_ASIDE, for_each_line
 from alembert.corpus.fetch import check_inputs
 from alembert.errors import BadInput, BadSetting
@@ -25,7 +26,7 @@ from alembert.infer.embedder import Embedder
 from alembert.infer.engines import choose_device
 from alembert.infer.index import VectorIndex
 from alembert.infer.search import QUERY_BATCH, Hit, SimilarityMeasure, find_nearest
-from alembert.settings import apply_changes, read_toml
+from alembert.settings import apply_layers, read_layers
 from alembert.terminal import ProgressBar, escape_controls, note, print_json, say
 
 app = typer.Typer(
@@ -46,7 +47,7 @@ def train(context: typer.Context) -> None:
     alone = typer.Typer(
         add_completion=False, rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]}
     )
-    alone.command("train", help=train.__doc__)(finetune)
+    alone.command("train", cls=VerbCommand, help=train.__doc__)(finetune)
     command = typer.main.get_command(alone)
     command.params = [parameter for parameter in command.params if parameter.name != "task"]
     assert command.callback is not None
@@ -55,7 +56,7 @@ def train(context: typer.Context) -> None:
         raise typer.Exit(int(code))
 
 
-@app.command("encode")
+@app.command("encode", cls=VerbCommand)
 def encode(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A checkpoint folder, or hub:organisation/name.")],
     files: Annotated[
@@ -71,34 +72,32 @@ def encode(
         str | None,
         typer.Option(metavar="MODE", help="mean or cls, for a model whose folder does not state it."),
     ] = None,
-    length: Annotated[int | None, typer.Option(help="Tokens read at once; what the model states if not given.")] = None,
+    max_length: Annotated[
+        int | None, typer.Option(help="Tokens of a window; by default what the model's folder states.")
+    ] = None,
     dtype: Annotated[str | None, typer.Option(help="Numbers on the disk: float32, float16 or int8; float32.")] = None,
     int8: Annotated[bool, typer.Option("--int8", help="Also write an int8 copy for `embed search --int8`.")] = False,
-    config: Annotated[Path | None, typer.Option(metavar="FILE", help="TOML file with all other settings.")] = None,
+    overwrite: Overwrite = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the counts as one JSON object.", rich_help_panel=OUTPUT_PANEL)
+    ] = False,
+    config: ConfigFile = None,
+    assignments: Assignments = None,
     device: Device = "auto",
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace vectors that were made otherwise.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the counts as one JSON object.")] = False,
 ) -> None:
-    """Make a vector of each document or sentence; goes on where it was stopped."""
-    given = {"unit": unit, "dtype": dtype, "int8_copy": int8 or None}
-    settings = _settings(config, {name: value for name, value in given.items() if value is not None})
+    """Embed each document or sentence. To resume a stopped run, repeat the command."""
+    flags = {"unit": unit, "dtype": dtype, "int8_copy": int8 or None}
+    settings = apply_layers(EncodeSettings(), read_layers(config, assignments, flags))
     mode = _mode(pooling)
 
     check_inputs(files)
     folder = find_model(model)
-    embedder = Embedder.open(folder, mode=mode, length=length, device=choose_device([folder], device))
+    embedder = Embedder.open(folder, mode=mode, length=max_length, device=choose_device([folder], device))
     with ProgressBar(sys.stderr) as bar:
         result = verb.encode(embedder, files, out, settings, overwrite=overwrite, tell=bar.show)
     _print_outcome(out, result, as_json=as_json)
     if result.manifest.counts["set aside"]:
         raise typer.Exit(SET_ASIDE)
-
-
-def _settings(config: Path | None, given: Mapping[str, Any]) -> EncodeSettings:
-    """Read the file of settings, and let the flags have the last word."""
-
-    settings = apply_changes(EncodeSettings(), read_toml(config), str(config)) if config else EncodeSettings()
-    return apply_changes(settings, given, "The command line")
 
 
 def _mode(pooling: str | None) -> Any:
@@ -140,7 +139,7 @@ def _notes(counts: Mapping[str, int]) -> Iterator[str]:
         )
 
 
-@app.command("search")
+@app.command("search", cls=VerbCommand)
 def search(
     vectors: Annotated[Path, typer.Argument(metavar="VECTORS", help="A folder that `embed encode` wrote.")],
     queries: Annotated[

@@ -10,18 +10,22 @@ from typing import Annotated
 import typer
 
 from alembert.cli.options import (
+    DATA_PANEL,
     LABELLED_HELP,
     MODEL_HELP,
-    Delimiter,
+    OUTPUT_PANEL,
+    AsJson,
+    Assignments,
+    Device,
     LabelColumn,
-    Types,
+    TaskName,
+    TextColumn,
     find_model,
-    single_label_column,
+    read_options,
 )
 from alembert.cli.output import SET_ASIDE, check_page, write_page
 from alembert.corpus.fetch import fetch_to_temporary_folder
 from alembert.corpus.jobs import make_source_names
-from alembert.corpus.readers.contract import ReadOptions
 from alembert.infer.engines import choose_device
 from alembert.infer.evaluate import Evaluation, build_evaluation
 from alembert.infer.scoring import ModelComparison, ProgressCallback, open_models, score_models
@@ -43,45 +47,40 @@ def evaluate(
     model: Annotated[str, typer.Argument(metavar="MODEL", help=MODEL_HELP)],
     files: Annotated[list[str], typer.Argument(metavar="FILE", help=LABELLED_HELP)],
     *,
-    task: Annotated[str | None, typer.Option(metavar="NAME", help="Which task of a model that has several.")] = None,
+    task: TaskName = None,
+    part: Annotated[
+        str | None,
+        typer.Option(
+            help="Use only this part of a file that finetune split: train, dev or test.", rich_help_panel=DATA_PANEL
+        ),
+    ] = None,
+    text: TextColumn = None,
+    label: LabelColumn = None,
     against: Annotated[
         list[str] | None,
-        typer.Option(metavar="MODEL", help="Another model to compare with; may be given again."),
+        typer.Option(metavar="MODEL", help="Another model to compare with; may be repeated."),
     ] = None,
     speed: Annotated[
         bool, typer.Option("--speed/--no-speed", help="Measure how fast the compared models are here.")
     ] = True,
-    part: Annotated[
-        str | None, typer.Option(help="Only this part of a file that finetune split: train, dev or test.")
+    bootstrap_samples: Annotated[int, typer.Option(min=1, help="Bootstrap samples for the intervals.")] = 1000,
+    report: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Also write an HTML page with plots.", rich_help_panel=OUTPUT_PANEL),
     ] = None,
-    text: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMN", help="Column of the text; two make pairs.")
-    ] = None,
-    label: LabelColumn = None,
-    delimiter: Delimiter = None,
-    types: Types = None,
-    encoding: Annotated[str | None, typer.Option(help="Encoding of all files; detected if not given.")] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="Bootstrap samples for the intervals.")] = 1000,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda ...")] = "auto",
-    report: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a page with plots.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
+    as_json: AsJson = False,
+    assignments: Assignments = None,
+    device: Device = "auto",
 ) -> None:
-    """Score a fine-tuned model on labelled files, with intervals, coverage and calibration."""
-
+    """Score a fine-tuned model on labelled files, with confidence intervals, coverage and calibration."""
     check_page(report)
     folders = [find_model(each) for each in (model, *(against or ()))]
     where = choose_device(folders, device)
     models = open_models(folders, where, task)
-    options = ReadOptions(
-        text=tuple(text or ()),
-        label=single_label_column(label),
-        delimiter=delimiter,
-        encoding=encoding,
-        types=tuple(types or ()),
-    )
+    options = read_options(assignments, text, label)
     with ProgressBar(sys.stderr) as bar:
         contest = score_models(
-            models, fetch_to_temporary_folder(files), options, part=part, rounds=rounds, tell=bar.show
+            models, fetch_to_temporary_folder(files), options, part=part, rounds=bootstrap_samples, tell=bar.show
         )
         found = build_evaluation(contest, device=where, tell=bar.show)
         compared = _compare(contest, folders, where, speed, bar.show) if against else None

@@ -11,13 +11,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from alembert.corpus.fetch import fetch_to_temporary_folder
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadSetting
-from alembert.settings import read_toml
+from alembert.settings import Layers
 from alembert.tasks.task import get_task_class
 from alembert.train.finetune.settings import FinetuneSettings, TaskRunSettings, format_finetune_toml, resolve_settings
 
@@ -54,7 +53,7 @@ class TaskArguments:
 
 @dataclass(frozen=True)
 class FileArguments:
-    """What --train, --dev, --data and --split say."""
+    """What --train, --dev, --data and run.split say."""
 
     train: Sequence[str] = ()
     dev: Sequence[str] = ()
@@ -112,7 +111,7 @@ def _build_task_data(
     if wishes.is_multitask and not (train or whole):
         raise BadSetting(
             f"The task {wish.name} has no files to learn from. Give them: --train {wish.name}=FILE, or --data "
-            f"{wish.name}=FILE, which is divided by --split."
+            f"{wish.name}=FILE, which is divided by run.split."
         )
     return DataFiles(
         train=tuple(train),
@@ -140,12 +139,8 @@ def _files_of_task(wishes: TaskArguments, wish: TaskArgument, flag: str, words: 
 # -- settings
 
 
-def resolve_task_settings(
-    wishes: TaskArguments, config: Path | None, changes: Mapping[str, Any]
-) -> tuple[FinetuneSettings, dict[str, TaskRunSettings]]:
-    """Put the usual settings, file and flags together, the last one wins; give those of each task apart."""
-
-    layers = {str(config): read_toml(config) if config else {}, "The command line": changes}
+def resolve_task_settings(wishes: TaskArguments, layers: Layers) -> tuple[FinetuneSettings, dict[str, TaskRunSettings]]:
+    """Change the defaults by layers, the last one wins; return the settings of each task apart."""
     return resolve_settings(wishes.kinds, layers, are_named=wishes.is_multitask)
 
 

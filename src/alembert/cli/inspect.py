@@ -13,19 +13,23 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from alembert.cli.command import VerbCommand
 from alembert.cli.inspect_masks import masks
 from alembert.cli.options import (
+    DATA_PANEL,
     LABELLED_HELP,
     MODEL_HELP,
-    Delimiter,
+    OUTPUT_PANEL,
+    AsJson,
+    Assignments,
     LabelColumn,
-    Types,
+    TaskName,
+    TextColumn,
     find_model,
-    single_label_column,
+    read_options,
 )
 from alembert.cli.output import SET_ASIDE, check_page, write_page
 from alembert.corpus.fetch import fetch_to_temporary_folder
-from alembert.corpus.readers.contract import ReadOptions
 from alembert.html import EntityMark, MarkState, split_runs
 from alembert.infer.task_model import TaskModel
 from alembert.inspect.errors import ErrorCase, ErrorReport, errors_headline, render_errors_page
@@ -49,29 +53,25 @@ def errors(
     model: Annotated[str, typer.Argument(metavar="MODEL", help=MODEL_HELP)],
     files: Annotated[list[str], typer.Argument(metavar="FILE", help=LABELLED_HELP)],
     *,
-    task: Annotated[str | None, typer.Option(metavar="NAME", help="Which task of a model that has several.")] = None,
-    top: Annotated[int, typer.Option(min=0, help="Examples to show, the worst first.")] = 20,
+    task: TaskName = None,
     part: Annotated[
-        str | None, typer.Option(help="Only this part of a file that finetune split: train, dev or test.")
+        str | None,
+        typer.Option(
+            help="Use only this part of a file that finetune split: train, dev or test.", rich_help_panel=DATA_PANEL
+        ),
     ] = None,
-    text: Annotated[list[str] | None, typer.Option(help="Column with the text; twice for pairs.")] = None,
+    text: TextColumn = None,
     label: LabelColumn = None,
-    delimiter: Delimiter = None,
-    types: Types = None,
-    encoding: Annotated[str | None, typer.Option(help="Encoding of all files, if it is not to be recognised.")] = None,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a page.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
+    top: Annotated[int, typer.Option(min=0, help="Examples to show, the worst first.")] = 20,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write an HTML page.", rich_help_panel=OUTPUT_PANEL)
+    ] = None,
+    as_json: AsJson = False,
+    assignments: Assignments = None,
 ) -> None:
-    """Sort the errors of a model by their kind and by what they have in common, and show the worst examples."""
-
+    """Sort the errors of a model by kind and by what they have in common, and show the worst examples."""
     check_page(html)
-    options = ReadOptions(
-        text=tuple(text or ()),
-        label=single_label_column(label),
-        delimiter=delimiter,
-        encoding=encoding,
-        types=tuple(types or ()),
-    )
+    options = read_options(assignments, text, label)
     opened = TaskModel.open(find_model(model), task=task)
     atlas = find(opened, fetch_to_temporary_folder(files), options, part=part, top=top)
     if html is not None:
@@ -137,15 +137,15 @@ def _escape_lines(text: str) -> str:
 
 
 app = typer.Typer(help="Look inside a tokenizer, a model or training data.", rich_markup_mode=None)
-app.command("masks")(masks)
-app.command("errors")(errors)
+app.command("masks", cls=VerbCommand)(masks)
+app.command("errors", cls=VerbCommand)(errors)
 
 _COLOURS = ("cyan", "magenta", "green", "blue")
 _MAX_WORD_CHARACTERS = 60
 """Characters of a word that are shown; its offsets tell the rest."""
 
 
-@app.command("tokens")
+@app.command("tokens", cls=VerbCommand)
 def tokens(
     model: str = typer.Argument(help="A checkpoint folder, hub:organisation/name, a vocab.txt or a tokenizer.json."),
     text: str = typer.Argument(help="The text to cut; - reads it from stdin."),

@@ -9,8 +9,9 @@ from typing import Annotated, Any, Final
 import typer
 from rich.text import Text
 
+from alembert.cli.options import Assignments, ConfigFile
 from alembert.cli.output import check_page, write_page
-from alembert.cli.pretrain import resolve_pretrain_settings
+from alembert.cli.pretrain import PretrainRunOptions
 from alembert.corpus.excerpt import Excerpt, read_excerpt
 from alembert.corpus.inputs import check_objective_data, expand_inputs, open_input_corpus
 from alembert.corpus.shard_tokenizer import WordSettings
@@ -18,8 +19,10 @@ from alembert.data.feed import SequenceSpec
 from alembert.errors import BadSetting
 from alembert.inspect.masks import MaskAction, MaskedSequence, MaskingPlan, MaskReport, report_masks
 from alembert.inspect.masks_page import MaskGroup, MaskRun, group_segments, render_masks_page
+from alembert.settings import read_layers, split_table
 from alembert.terminal import escape_controls, note, print_json, stdout_console
 from alembert.text.tokenizer import Tokenizer
+from alembert.train.pretrain.recipes import resolve_recipe
 from alembert.train.settings import PretrainSettings
 
 _STYLES: Final[dict[MaskAction | None, str]] = {
@@ -42,27 +45,25 @@ def masks(
         ),
     ],
     *,
-    unit: Annotated[str | None, typer.Option(help="What is masked: piece, word, span or entity.")] = None,
-    recipe: Annotated[str, typer.Option(help="Settings that belong together; see docs/pretrain.md.")] = _RECIPE,
-    config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Settings of pretrain in TOML, on top of the recipe.")
-    ] = None,
+    unit: Annotated[str | None, typer.Option(help="Unit that is masked: piece, word, span or entity.")] = None,
+    recipe: Annotated[str, typer.Option(help="Named settings; see docs/pretrain.md.")] = _RECIPE,
+    config: ConfigFile = None,
+    assignments: Assignments = None,
     dictionary: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Terms that are one word in Chinese, one a line.")
     ] = None,
     count: Annotated[int, typer.Option(min=0, help="Sequences to show.")] = 5,
-    seed: Annotated[int | None, typer.Option(help="Decides about all chance.")] = None,
-    length: Annotated[int | None, typer.Option(help="Tokens of a sequence at most.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Random seed.")] = None,
+    max_length: Annotated[int | None, typer.Option(help="Tokens of a sequence at most.")] = None,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a page.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print sequences and counts as one JSON object.")] = False,
 ) -> None:
     """Show training sequences with what is masked in them, and count over many."""
 
     check_page(html)
-    changes: dict[str, Any] = {} if seed is None else {"seed": seed}
-    changes |= {} if unit is None else {"masks": {"unit": unit}}
-    changes |= {} if length is None else {"sequences": {"length": length}}
-    settings = resolve_pretrain_settings(recipe, config, changes)
+    flags = {"seed": seed, "masks": {"unit": unit}, "sequences": {"max_length": max_length}}
+    _, layers = split_table(PretrainRunOptions(), "run", read_layers(config, assignments, flags))
+    settings = resolve_recipe(recipe, layers)
     plan = _plan(settings)
     tokenizer = Tokenizer.open(model)
     found = _excerpt(inputs, tokenizer, settings, dictionary)
@@ -87,7 +88,7 @@ def _plan(settings: PretrainSettings) -> MaskingPlan:
     sequences = settings.sequences
     return MaskingPlan(
         cutting=SequenceSpec(
-            length=sequences.length,
+            length=sequences.max_length,
             pairs=settings.objectives.pairs,
             short_share=sequences.short_share,
             cut=sequences.cut,

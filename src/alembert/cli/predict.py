@@ -16,7 +16,6 @@ from alembert.cli.fill import fill_texts
 from alembert.cli.generate import continue_texts
 from alembert.cli.options import (
     MODEL_HELP,
-    Delimiter,
     MinPrecision,
     MinScore,
     find_model,
@@ -56,9 +55,9 @@ def predict(
         list[str] | None,
         typer.Option(metavar="TYPE:TYPE", help="Triples: only between entities of these types; repeatable."),
     ] = None,
-    least: Annotated[
+    min_triple_score: Annotated[
         float | None,
-        typer.Option(metavar="SCORE", help="Triples: withhold those below this score; entities stay."),
+        typer.Option(metavar="SCORE", help="Triples: withhold those below this score, but not their entities."),
     ] = None,
     is_next: Annotated[
         bool,
@@ -75,7 +74,7 @@ def predict(
     text: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN", help="File: column of the text; two make pairs.")
     ] = None,
-    delimiter: Delimiter = None,
+    delimiter: Annotated[str | None, typer.Option(metavar="SIGN", help="File: separator of columns.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per text.")] = False,
     # What follows is now `alembert fill` and `alembert generate`, and goes with the next version.
     fill_mask: Annotated[str | None, typer.Option(hidden=True)] = None,
@@ -94,17 +93,17 @@ def predict(
     """Predict with a fine-tuned model."""
     decoding = {
         "method": method,
-        "longest": longest,
+        "max_new_tokens": longest,
         "temperature": temperature,
         "top_k": top_k,
         "top_p": top_p,
         "beams": beams,
         "count": count,
         "seed": seed,
-        "no_repeat": no_repeat,
+        "no_repeat_ngram": no_repeat,
     }
     thresholds = {"min_score": min_score, "min_precision": min_precision}
-    for_triples = {"pair": pair, "least": least}
+    for_triples = {"pair": pair, "min_triple_score": min_triple_score}
     for_file = {"text": text, "delimiter": delimiter}
     fine_tuned = {"task": task, "file": file, **thresholds, **for_triples, **for_file}
     if fill_mask is None:
@@ -171,13 +170,13 @@ def _predict_texts(
         predict_texts(opened, texts, as_json)
 
 
-def _triple_filter(pair: list[str] | None, least: float | None) -> TripleFilter:
+def _triple_filter(pair: list[str] | None, min_triple_score: float | None) -> TripleFilter:
 
     types = [tuple(each.split(":")) for each in pair or []]
     for given, names in zip(pair or [], types, strict=True):
         if len(names) != 2 or not all(names):
             raise BadSetting(f"--pair is {given!r}; expected two types, such as Chemical:Gene.")
-    return TripleFilter(types=tuple((head, tail) for head, tail in types), min_score=least or 0.0)
+    return TripleFilter(types=tuple((head, tail) for head, tail in types), min_score=min_triple_score or 0.0)
 
 
 def _predict_next(model: str, texts: Sequence[str], as_json: bool) -> None:

@@ -13,6 +13,7 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table as RichTable
 
+from alembert.cli.command import VerbCommand
 from alembert.cli.output import SET_ASIDE, check_page, write_page
 from alembert.corpus.excerpt import TextSampleReader
 from alembert.errors import BadInput
@@ -48,7 +49,7 @@ _Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a result 
 _Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
 
 
-@app.command("learn")
+@app.command("learn", cls=VerbCommand)
 def learn(
     corpus: _Sources,
     *,
@@ -76,7 +77,7 @@ def learn(
     _finish(samples)
 
 
-@app.command("extend")
+@app.command("extend", cls=VerbCommand)
 def extend(
     model: _ModelArgument,
     corpus: _Sources,
@@ -116,7 +117,7 @@ def extend(
     _finish(samples)
 
 
-@app.command("prune")
+@app.command("prune", cls=VerbCommand)
 def prune(
     model: _ModelArgument, corpus: _Sources, *, out: _Out, overwrite: _Overwrite = False, as_json: _Json = False
 ) -> None:
@@ -130,7 +131,7 @@ def prune(
     _finish(samples)
 
 
-@app.command("report")
+@app.command("report", cls=VerbCommand)
 def report(
     model: _ModelArgument,
     corpus: _Sources,

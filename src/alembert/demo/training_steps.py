@@ -37,7 +37,7 @@ def pretrain(folders: DemoFolders) -> DemoStep:
         tokens=PRETRAIN_TOKENS,
         batch=BatchSettings(tokens=STEP_TOKENS, micro_tokens=512),
         model=ModelSettings(),  # all parts at once: none of them has learnt anything yet
-        optimiser=OptimiserSettings(rate=2e-3),
+        optimiser=OptimiserSettings(learning_rate=2e-3),
         evaluation=HeldOutSettings(share=0.1, times=4),
     )
     start, around = PretrainStart(model=str(folders.extended)), RunContext(overwrite=True)
@@ -106,7 +106,7 @@ def _finetune(
     job = SingleTaskJob(task=task, data=data, model=str(folders.pretrained), settings=task_settings)
     batch, optimiser = (
         BatchSettings(tokens=pace.batch_tokens, micro_tokens=pace.batch_tokens),
-        OptimiserSettings(rate=pace.learning_rate),
+        OptimiserSettings(learning_rate=pace.learning_rate),
     )
     settings = FinetuneSettings(epochs=pace.epochs, optimiser=optimiser, batch=batch)
     done = finetune(job, out, settings, around=RunContext(overwrite=True))
@@ -180,7 +180,7 @@ def student_settings() -> DistillSettings:
     from alembert.train.settings import BatchSettings
 
     usual, batch = fast(), BatchSettings(tokens=STEP_TOKENS, micro_tokens=STEP_TOKENS)
-    faster = replace(usual.prediction.optimiser, rate=2e-3)
+    faster = replace(usual.prediction.optimiser, learning_rate=2e-3)
     return replace(
         usual,
         intermediate=replace(usual.intermediate, batch=batch),

@@ -123,7 +123,7 @@ class Pipeline:
             columns = " and ".join(", ".join(names) for names in texts)
             raise BadSetting(
                 f"The models were trained on the texts of different columns: {columns}. Say which column has the text: "
-                "--text COLUMN."
+                "--set read.text=COLUMN."
             )
         for each in self.models:
             options = apply_training_columns(each.training_facts(), options, str(each.folder / TASK_FILE))

@@ -78,7 +78,7 @@ class TrainingLoop:
         self.tell = tell
         self.optimiser = Optimiser(model, settings.optimiser)
         self.average = (
-            None if settings.saving.average is None else ExponentialMovingAverage(model, settings.saving.average)
+            None if settings.saving.ema_decay is None else ExponentialMovingAverage(model, settings.saving.ema_decay)
         )
         self.position = TrainerState()
         self.streams = torch.get_num_threads() if device == "cpu" else 1
@@ -149,7 +149,7 @@ class TrainingLoop:
         portions, cursor = self.lesson.sample(position.cursor, settings.batch.micro_batches, progress)
         found = self._gradients(portions)
         self.processes.sum_gradients(self.model.parameters())
-        rate = settings.optimiser.rate * get_rate_factor(progress, settings.schedule)
+        rate = settings.optimiser.learning_rate * get_rate_factor(progress, settings.schedule)
         norm = self.optimiser.step(position.done.step, rate)
         is_sound = math.isfinite(norm)
         if is_sound and self.average is not None:

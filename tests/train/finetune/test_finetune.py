@@ -24,6 +24,7 @@ from alembert.files.family import Blueprint
 from alembert.infer.task_model import TaskModel
 from alembert.nn.batch import Batch
 from alembert.nn.config import preset
+from alembert.settings import read_layers
 from alembert.tasks.files import read_surfaces, read_train_keys
 from alembert.tasks.tag.data import TagSettings
 from alembert.text.tokenizer import Tokenizer
@@ -44,7 +45,7 @@ LONGEST = 160  # characters of a text: what is tested does not need more
 SETTINGS = FinetuneSettings(
     epochs=2,
     batch=BatchSettings(tokens=256, micro_tokens=128),
-    optimiser=OptimiserSettings(rate=1e-3),
+    optimiser=OptimiserSettings(learning_rate=1e-3),
     saving=SavingSettings(keep="best", log_every=2),
 )
 
@@ -79,7 +80,7 @@ def tagger(place: Path) -> tuple[Path, FinetuneRunResult]:
 
 def test_it_learns(place: Path, tmp_path: Path) -> None:
     data = {"train": (place / "dev.jsonl",), "whole": (), "dev": ()}
-    settings = replace(SETTINGS, epochs=40, evaluation=EvaluationSettings(at_start=False), looks=0.1)
+    settings = replace(SETTINGS, epochs=40, evaluation=EvaluationSettings(at_start=False), evals_per_epoch=0.1)
     job = assignment(place, data={**data, "dev": (place / "train.jsonl",)})
     losses: list[float] = []
 
@@ -99,10 +100,10 @@ def test_the_result_is_a_checkpoint_with_a_task(tagger: tuple[Path, FinetuneRunR
 
 
 def test_a_run_keeps_all_its_settings_as_they_were_given(place: Path, tmp_path: Path) -> None:
-    job = assignment(place, settings=TagSettings(head="crf", length=64))
+    job = assignment(place, settings=TagSettings(head="crf", max_length=64))
     finetune(job, tmp_path / "out", SETTINGS)
     kept = tmp_path / "out" / "run" / "settings.toml"
-    settings, tasks = resolve_task_settings(parse_tasks(["tag"]), kept, {})
+    settings, tasks = resolve_task_settings(parse_tasks(["tag"]), read_layers(kept, None, {}))
     assert (settings, tasks["tag"].of_task) == (SETTINGS, job.settings)
 
 
@@ -186,7 +187,7 @@ def test_seeds_give_mean_and_spread_and_the_best_is_the_result(place: Path, tmp_
 
 def test_the_best_weights_are_kept_and_patience_ends_the_run(place: Path, tmp_path: Path) -> None:
     evaluation = EvaluationSettings(at_start=False, patience=1)
-    settings = replace(SETTINGS, epochs=30, evaluation=evaluation, optimiser=OptimiserSettings(rate=1e-9))
+    settings = replace(SETTINGS, epochs=30, evaluation=evaluation, optimiser=OptimiserSettings(learning_rate=1e-9))
     done = finetune(assignment(place), tmp_path / "out", settings)
     full = finetune(assignment(place), tmp_path / "full", replace(settings, evaluation=EvaluationSettings(), epochs=2))
     assert done.results[0].counts["steps"] <= full.results[0].counts["steps"]

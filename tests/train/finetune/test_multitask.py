@@ -43,7 +43,7 @@ from alembert.train.settings import BatchSettings, ModelSettings, OptimiserSetti
 SETTINGS = FinetuneSettings(
     epochs=1,
     batch=BatchSettings(tokens=512, micro_tokens=128),
-    optimiser=OptimiserSettings(rate=1e-3),
+    optimiser=OptimiserSettings(learning_rate=1e-3),
     saving=SavingSettings(keep="best", log_every=1),
 )
 TEXT = "Imatinib inhibits BCR-ABL1 in chronic myeloid leukemia."
@@ -138,7 +138,7 @@ def test_the_loss_of_a_step_is_each_tasks_mean_by_its_share_and_weight(place: Pa
 @pytest.mark.parametrize(
     "settings",
     [
-        replace(SETTINGS, several=MultiTaskSettings(mixing="temperature", temperature=3.0)),
+        replace(SETTINGS, multitask=MultiTaskSettings(mixing="temperature", temperature=3.0)),
         replace(SETTINGS, masked_lm=MaskedLMSettings(weight=0.1)),
         replace(SETTINGS, masked_lm=MaskedLMSettings(weight=0.1), model=ModelSettings(precision="bfloat16")),
     ],
@@ -249,7 +249,7 @@ def test_a_model_of_several_tasks_can_go_on_learning_one_of_them(
     done: tuple[Path, FinetuneRunResult], place: Path, tmp_path: Path
 ) -> None:
     """A head with the same name and labels begins as it was; with a rate of nothing it stays so."""
-    settings = replace(SETTINGS, optimiser=OptimiserSettings(rate=1e-12), saving=SavingSettings())
+    settings = replace(SETTINGS, optimiser=OptimiserSettings(learning_rate=1e-12), saving=SavingSettings())
     job = MultiTaskJob(model=str(done[0]), tasks={"topic": subject(place, "classify")})
     finetune(job, tmp_path / "more", settings)
     before, after = weights_of(done[0]), weights_of(tmp_path / "more")

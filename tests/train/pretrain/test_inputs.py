@@ -57,7 +57,7 @@ def test_a_new_model_fits_its_vocabulary_and_its_objectives(
 
 
 def test_a_new_model_is_long_enough_for_its_sequences(home: Path, start: PretrainStart, kitchen: BuildContext) -> None:
-    settings = replace(SETTINGS, sequences=SequenceSettings(length=128, long_length=600))
+    settings = replace(SETTINGS, sequences=SequenceSettings(max_length=128, long_length=600))
     found = prepare_inputs([home / "corpus"], start, settings, kitchen)
     assert found.checkpoint.blueprint.config.max_position_embeddings == 600
 

@@ -86,7 +86,7 @@ def distill(
     wish = replace(wish, teacher=str(model_folder(wish.teacher)), texts=texts)
     with join_processes(around) as (heard, processes):
         if wish.texts:
-            heard.log("Nobody knows the right answers of plain text, so the loss `hard` is left out.")
+            heard.log("Plain text has no gold labels, so the loss `labels` is left out.")
             settings = settings.without_right_answers()
         return _DistillRun(wish, Path(out), settings, seeds, heard, processes).run()
 
@@ -185,7 +185,7 @@ class _DistillRun:
     def _unlabelled(self, task: AnyTask) -> Sequence[Any]:
         if not self.wish.texts:
             return ()
-        found = sample_sentences(self.wish.texts, self.settings.most_texts, self.settings.seed, self.around.on_reading)
+        found = sample_sentences(self.wish.texts, self.settings.max_texts, self.settings.seed, self.around.on_reading)
         self.around.log(f"{len(found):,} sentences of plain text are labelled by the teacher.")
         return task.examples_from_texts(found, [f"text-{number}" for number in range(1, len(found) + 1)])
 

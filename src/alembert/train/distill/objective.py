@@ -121,7 +121,7 @@ class TaskDistillObjective:
     def _counts(self, micro: MicroBatch) -> dict[str, int]:
         answers = micro.targets[self.lesson.name].count
         counts = self.layer_losses.counts(micro.batch)
-        return counts | {name: answers for name in ("prediction", "hard") if name in self.weights}
+        return counts | {name: answers for name in ("prediction", "labels") if name in self.weights}
 
     def loss(
         self, model: Model, micro: MicroBatch, totals: Mapping[str, float], noise: DropoutSeed | None
@@ -133,7 +133,7 @@ class TaskDistillObjective:
         target: TaskBatch = micro.targets[self.lesson.name]
         said = micro.targets[TEACHER_TARGET].outputs or self.teacher.forward(micro.batch, self.request, target)
         watch, task = self.layer_losses.layer_recorder(), self.lesson.task
-        answering = self.weights.keys() & {"prediction", "hard"}
+        answering = self.weights.keys() & {"prediction", "labels"}
         outputs = model(
             micro.batch,
             [self.lesson.head] if answering else [],
@@ -150,9 +150,9 @@ class TaskDistillObjective:
             errors["prediction"] = task.distillation_loss(
                 head, outputs[self.lesson.head], taught, target, self.settings.imitation
             )
-        if "hard" in answering:
+        if "labels" in answering:
             head = model.head(self.lesson.head)
-            errors["hard"] = task.loss(head, outputs[self.lesson.head], target, self.settings.loss)
+            errors["labels"] = task.loss(head, outputs[self.lesson.head], target, self.settings.loss)
         return errors
 
     def evaluate(self, model: Model, part: int = 0, parts: int = 1) -> Any:
@@ -166,7 +166,7 @@ class TaskDistillObjective:
 
     @property
     def _answers(self) -> bool:
-        return bool(self.weights.keys() & {"prediction", "hard"})
+        return bool(self.weights.keys() & {"prediction", "labels"})
 
     @cached_property
     def _exams(self) -> list[MicroBatch]:

@@ -205,7 +205,7 @@ class DistillContext:
         if wanted.has_layers:
             raise BadSetting(
                 "The student reads other pieces than its teacher, so what happens inside cannot be compared, only answers can. "
-                "Use --inside-epochs 0, and in the stage of answers the losses prediction and hard."
+                "Use --intermediate-epochs 0, and in the prediction stage the losses prediction and labels."
             )
         ours = [row for item in lesson.items for row in item]
         if count_answers(ours, teacher, wanted) != count_answers(self._own_rows, teacher, wanted):

@@ -278,7 +278,7 @@ class SeedRun:
             **told,
             **self.card_facts,
             "length of the run": passes,
-            "optimiser": f"{settings.optimiser.name}, rate {settings.optimiser.rate:g}",
+            "optimiser": f"{settings.optimiser.name}, rate {settings.optimiser.learning_rate:g}",
             "seed": str(settings.seed),
         }
 

@@ -162,7 +162,7 @@ def _with_default_length(settings: PretrainSettings, corpus: int, say: Callable[
     tokens = min(max(corpus, DEFAULT_TOKENS), 100 * corpus)
     say(
         f"No length was given: the run takes {tokens:,} tokens, {tokens / corpus:.0f} passes over the text. "
-        "--hours, --tokens or --steps choose another."
+        "--hours, --tokens or --set steps choose another."
     )
     return replace(settings, tokens=tokens)
 
@@ -177,7 +177,7 @@ def _card_facts(found: PretrainInputs, settings: PretrainSettings, run: Pretrain
         "objectives": ", ".join(f"{name} (weight {weight:g})" for name, weight in weights.items()),
         "masks": f"{settings.masks.unit}, rate {settings.masks.rate:g}",
         "length of the run": f"{done.step:,} steps, {done.tokens:,} tokens, {done.seconds / 3600:.2f} hours",
-        "optimiser": f"{settings.optimiser.name}, rate {settings.optimiser.rate:g}",
+        "optimiser": f"{settings.optimiser.name}, rate {settings.optimiser.learning_rate:g}",
         "seed": str(settings.seed),
     }
     for name, scores in run.after.items():
