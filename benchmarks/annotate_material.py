@@ -97,7 +97,7 @@ def exported(checkpoint: Path, out: Path, rows: int, form: str | None = None) ->
     from alembert.tasks.tag.task import TagTask
 
     examples = TagTask.examples_from_texts(sentences(texts_of(TRAIN)))
-    settings = ExportSettings(format=form, rows=rows)
+    settings = ExportSettings(format=form, calibration_rows=rows)
     # With a stopwatch the format is chosen as the command does it, by running the model in both.
     material = ExportData(calibration=examples, stopwatch=measure_speeds)
     export(alembert.open(checkpoint), out, settings, material, say=told)

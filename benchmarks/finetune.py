@@ -76,14 +76,14 @@ def finetuned(model: Path, folder: Path, mean: float, precision: str) -> Pass:
     half = round((BATCH / 2 + 0.5) * mean)
     settings = FinetuneSettings(
         epochs=1,
-        optimiser=OptimiserSettings(rate=RATE),
+        optimiser=OptimiserSettings(learning_rate=RATE),
         batch=BatchSettings(tokens=2 * half, micro_tokens=half),
         model=ModelSettings(precision=precision),
         saving=SavingSettings(log_every=1),
     )
     data = DataFiles(train=(folder / "train.tsv",), dev=(folder / "devel.tsv",))
     task = FinetuneJob(
-        model=str(model), tasks={"tag": TaskSpec(task="tag", data=data, settings=TagSettings(length=LONGEST))}
+        model=str(model), tasks={"tag": TaskSpec(task="tag", data=data, settings=TagSettings(max_length=LONGEST))}
     )
     with tempfile.TemporaryDirectory() as out:
         finetune(task, Path(out) / "tagger", settings)

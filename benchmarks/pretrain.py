@@ -70,7 +70,7 @@ def ours(tokenizer, precision: str) -> Train:
     def train(rows: Rows) -> float:
         settings = RunSettings(
             steps=len(rows) // BATCH,
-            optimiser=OptimiserSettings(rate=RATE),
+            optimiser=OptimiserSettings(learning_rate=RATE),
             model=ModelSettings(precision=precision),
             evaluation=EvaluationSettings(times=0),
             saving=SavingSettings(log_every=1_000_000),

@@ -84,7 +84,7 @@ def scripted(task: AnyTask, folder: Path, *, facts: Mapping[str, Any] | None = N
 
 def tagger(script: Mapping[str, Sequence[Any]], types: Sequence[str] = ("Disease", "Drug"), **more: Any) -> Scripted:
     """A tagger that finds (start, end, label, score)."""
-    settings = TagSettings(length=more.pop("length", 256), overlap=more.pop("overlap", 64))
+    settings = TagSettings(max_length=more.pop("length", 256), overlap=more.pop("overlap", 64))
     task = TagTask(tuple(types), settings)
     folder = more.pop("folder", Path("ner"))
     return scripted(task, folder, script=script, say=_tagged, **more)

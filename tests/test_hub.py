@@ -81,8 +81,8 @@ def cached(hub_cache: Path, name: str) -> Path:
     "command",
     [
         "predict {} gene",
-        "evaluate {} examples.tsv --rounds 5",
-        "evaluate {} examples.tsv --against {} --no-speed --rounds 5",
+        "evaluate {} examples.tsv --bootstrap-samples 5",
+        "evaluate {} examples.tsv --against {} --no-speed --bootstrap-samples 5",
         "annotate {} notes.jsonl --out annotated",
         "export {} --fp32 --no-speed --out exported",
         "inspect errors {} examples.tsv",

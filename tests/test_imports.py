@@ -12,7 +12,7 @@ EVERYONE = {"errors", "extras", "artifact", "hardware", "settings", "html", "cha
 MAY_IMPORT = {
     "errors": set(),
     "extras": {"errors"},
-    "artifact": {"errors"},
+    "artifact": {"errors", "settings"},
     "hardware": {"errors", "extras", "artifact"},
     "sample": EVERYONE,
     "text": EVERYONE,

@@ -10,8 +10,41 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from alembert.compress.settings import ExportSettings
 from alembert.errors import BadFile, BadSetting
-from alembert.settings import apply_changes, as_table, read_field_docs, read_toml, to_toml
+from alembert.settings import (
+    OLD_KEYS,
+    apply_changes,
+    apply_layers,
+    as_table,
+    parse_assignments,
+    read_field_docs,
+    read_layers,
+    read_toml,
+    rename_old_keys,
+    split_table,
+    to_toml,
+)
+from alembert.tasks import TASKS
+from alembert.tasks.decoding.settings import DecodeSettings
+from alembert.tasks.task import get_task_class
+from alembert.train.augment.settings import AugmentSettings
+from alembert.train.distill.settings import DistillSettings, StageLossWeights
+from alembert.train.finetune.settings import FinetuneSettings
+from alembert.train.settings import OptimiserSettings, SavingSettings, SequenceSettings
+
+SETTINGS: tuple[Any, ...] = (
+    AugmentSettings,
+    DecodeSettings,
+    DistillSettings,
+    ExportSettings,
+    FinetuneSettings,
+    OptimiserSettings,
+    SavingSettings,
+    SequenceSettings,
+    StageLossWeights,
+    *(get_task_class(name).settings_class for name in TASKS),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,3 +223,83 @@ def test_a_file_of_brackets_is_refused(tmp_path: Path) -> None:
 def test_a_whole_number_beyond_all_floats_is_refused() -> None:
     with pytest.raises(BadSetting, match="which is not a number"):
         apply_changes(Inner(), {"share": 10**400}, "The file")
+
+
+def set_to(*words: str) -> Outer:
+    return apply_layers(Outer(), {"--set": parse_assignments(words)})
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["count=7"], Outer(count=7)),
+        (["count=20k"], Outer(count=20_000)),
+        (["kind=b", "quick=true"], Outer(kind="b", quick=True)),
+        (["title=7"], Outer(title="7")),
+        (["title=a=b"], Outer(title="a=b")),
+        (["steps=none"], Outer(steps=None)),
+        (["inner.share=1e-3"], Outer(inner=Inner(share=1e-3))),
+        (["inner.names=x"], Outer(inner=Inner(names=("x",)))),
+        (["inner.names=1,2", "inner.names=y"], Outer(inner=Inner(names=("1,2", "y")))),
+        (['inner.names=["x", "y"]'], Outer(inner=Inner(names=("x", "y")))),
+        (["inner.limit=none"], Outer(inner=Inner(limit=None))),
+    ],
+)
+def test_a_setting_can_be_assigned_by_its_dotted_name(words: list[str], expected: Outer) -> None:
+    assert set_to(*words) == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["count"], "--set is 'count'; expected KEY=VALUE"),
+        (["=3"], "expected KEY=VALUE"),
+        (["inner..share=3"], "expected KEY=VALUE"),
+        (["cuont=3"], "--set has the key `cuont`, which is unknown here. The nearest known key is `count`."),
+        (["inner.shaer=3"], "The nearest known key is `share`."),
+        (["count=many"], "--set, `count` is 'many', which is not a whole number."),
+        (["count=1", "count=2"], "--set, `count` is [1, 2], which is not a whole number."),
+        (["inner=3"], "which is not a table"),
+        (["inner=3", "inner.share=1"], "`inner` is set as a value too"),
+        (["inner.share=1", "inner=3"], "which is a table"),
+    ],
+)
+def test_an_assignment_that_does_not_fit_is_refused_in_words(words: list[str], sentence: str) -> None:
+    with pytest.raises(BadSetting) as refused:
+        set_to(*words)
+    assert sentence in str(refused.value)
+
+
+def test_flags_win_over_assignments_and_these_over_the_file(tmp_path: Path) -> None:
+    (tmp_path / "file.toml").write_text('count = 4\nkind = "b"\ntitle = "file"\n')
+    layers = read_layers(tmp_path / "file.toml", ["count=5", "title=set"], {"count": 6, "steps": None})
+    assert apply_layers(Outer(), layers) == Outer(count=6, kind="b", title="set")
+
+
+def test_a_table_is_taken_out_of_all_layers() -> None:
+    layers = {"The file": {"count": 4, "inner": {"share": 0.1}}, "--set": {"inner": {"names": ["x"]}}}
+    found, rest = split_table(Inner(), "inner", layers)
+    assert (found, rest) == (Inner(share=0.1, names=("x",)), {"The file": {"count": 4}, "--set": {}})
+
+
+def test_names_of_the_last_version_are_read_as_the_new_ones(tmp_path: Path) -> None:
+    (tmp_path / "old.toml").write_text(
+        "looks = 2\n[optimiser]\nrate = 1e-4\n[task]\nlength = 64\n[task.ner]\nlength = 32\n"
+    )
+    with pytest.warns(FutureWarning) as told:
+        found = read_toml(tmp_path / "old.toml")
+    assert found == {
+        "evals_per_epoch": 2,
+        "optimiser": {"learning_rate": 1e-4},
+        "task": {"max_length": 64, "ner": {"max_length": 32}},
+    }
+    assert f"{tmp_path / 'old.toml'}: the key `looks` is now `evals_per_epoch`" in str(told[0].message)
+
+
+def test_what_a_program_saved_is_renamed_without_a_word() -> None:
+    assert rename_old_keys({"losses": {"hard": 1.0}, "hard": 2}) == {"losses": {"labels": 1.0}, "hard": 2}
+
+
+def test_every_new_name_is_that_of_a_setting() -> None:
+    names = {item.name for kind in SETTINGS for item in dataclasses.fields(kind)}
+    assert set(OLD_KEYS.values()) <= names

@@ -143,7 +143,7 @@ def test_pretrain_adapts_a_model(workplace: Path, tmp_path: Path) -> None:
         workplace / "tag-train.jsonl",
         model=workplace / "start",
         steps=2,
-        settings={"sequences": {"length": 32}},
+        settings={"sequences": {"max_length": 32}},
         out=tmp_path / "adapted",
         progress=False,
     )
@@ -152,7 +152,7 @@ def test_pretrain_adapts_a_model(workplace: Path, tmp_path: Path) -> None:
         workplace / "tag-train.jsonl",
         model=workplace / "start",
         steps=2,
-        settings={"sequences": {"length": 32}},
+        settings={"sequences": {"max_length": 32}},
         out=tmp_path / "adapted",
         progress=False,
     )

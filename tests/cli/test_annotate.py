@@ -40,8 +40,8 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tagged = {str(n): (f"aspirin helps patient {n}", [(0, 7, "Drug")]) for n in range(20)}
     labelled = {str(n): (f"aspirin helps patient {n}", "yes" if n % 2 else "no") for n in range(20)}
     jobs = {
-        "tag": (write_tagged(folder / "tag.jsonl", tagged), TagSettings(length=32, overlap=8)),
-        "classify": (write_labelled(folder / "classify.jsonl", labelled), ClassifySettings(length=64)),
+        "tag": (write_tagged(folder / "tag.jsonl", tagged), TagSettings(max_length=32, overlap=8)),
+        "classify": (write_labelled(folder / "classify.jsonl", labelled), ClassifySettings(max_length=64)),
     }
     for task, (data, settings) in jobs.items():
         job = FinetuneJob(
@@ -188,7 +188,7 @@ def trained_on_notes(work: Path) -> Path:
     data = DataFiles(train=(work / "notes.tsv",), options=ReadOptions(text=("letter",), label="answer"))
     job = FinetuneJob(
         model=str(work / "model"),
-        tasks={"classify": TaskSpec(task="classify", data=data, settings=ClassifySettings(length=64))},
+        tasks={"classify": TaskSpec(task="classify", data=data, settings=ClassifySettings(max_length=64))},
     )
     finetune(job, work / "by letter", FinetuneSettings(epochs=1))
     return work / "by letter"
@@ -207,7 +207,7 @@ def test_columns_of_the_training_are_remembered(
 
 def test_another_column_can_be_named(trained_on_notes: Path, work: Path, tmp_path: Path) -> None:
     files = [str(trained_on_notes), str(work / "notes.tsv")]
-    assert run(["annotate", *files, "--text", "answer", "--out", str(tmp_path / "out")]) == 0
+    assert run(["annotate", *files, "--set", "read.text=answer", "--out", str(tmp_path / "out")]) == 0
     (first, *_) = read(tmp_path / "out/part-00000.jsonl.gz")
     assert isinstance(first, Document)
     assert first.text == "no"

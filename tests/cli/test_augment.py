@@ -57,7 +57,7 @@ USUAL = ["--train", "train.jsonl", "--copies", "3", "--out", "augmented.jsonl"]
 
 
 def test_copies_say_which_types_their_files_annotate(folder: Path) -> None:
-    assert run(["augment", "ner", *USUAL, "--types", "train.jsonl=Disease"]) == 0
+    assert run(["augment", "ner", *USUAL, "--set", "read.types=train.jsonl=Disease"]) == 0
     first = json.loads((folder / "augmented.jsonl").read_text().splitlines()[0])
     assert first["meta"] == {"annotated_types": ["Disease"]}
 
@@ -79,7 +79,7 @@ def test_a_tagger_augments_its_own_examples(folder: Path, capsys: pytest.Capture
 
 
 def test_another_model_gives_words(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["augment", "ner", *USUAL, "--words", "model", "--no-originals", "--json"]) == 0
+    assert run(["augment", "ner", *USUAL, "--set", "run.words=model", "--no-originals", "--json"]) == 0
     told = capsys.readouterr()
     counts = json.loads(told.out)
     assert counts["filled"] > 0
@@ -93,7 +93,7 @@ def test_a_model_without_a_task_is_told_which(folder: Path) -> None:
 
 
 def test_entities_come_from_a_dictionary(folder: Path) -> None:
-    entities = ["--entities", "1", "--rate", "0", "--dictionary", "disease=gout.tsv"]
+    entities = ["--entities", "1", "--set", "replace_probability=0", "--dictionary", "disease=gout.tsv"]
     assert run(["augment", "ner", *USUAL, *entities]) == 0
     assert set(read(folder)[2:]) <= {
         f"{start}{name}{end}"
@@ -105,7 +105,7 @@ def test_entities_come_from_a_dictionary(folder: Path) -> None:
 def test_the_same_seed_writes_the_same_file(folder: Path) -> None:
     found = []
     for _ in range(2):
-        assert run(["augment", "ner", *USUAL, "--seed", "5", "--overwrite"]) == 0
+        assert run(["augment", "ner", *USUAL, "--set", "seed=5", "--overwrite"]) == 0
         found.append((folder / "augmented.jsonl").read_bytes())
     assert found[0] == found[1]
 
@@ -123,7 +123,7 @@ def test_a_line_that_cannot_be_used_is_named(folder: Path, capsys: pytest.Captur
         (["model", *USUAL], "Name the task"),
         (["model", *USUAL, "--task", "generate"], "cannot be augmented"),
         (["ner", *USUAL, "--task", "classify"], "for the task tag alone"),
-        (["ner", *USUAL, "--rate", "2"], "`rate` is 2.0"),
+        (["ner", *USUAL, "--set", "replace_probability=2"], "`replace_probability` is 2.0"),
         (["ner", *USUAL, "--dictionary", "disease=gout.tsv"], "--entities"),
         (["ner", *USUAL, "--dictionary", "gout.tsv", "--entities", "1"], "--dictionary gout.tsv"),
         (["ner", "--train", "nowhere.tsv", "--out", "new.jsonl"], "The input nowhere.tsv"),

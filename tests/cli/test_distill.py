@@ -64,7 +64,7 @@ def test_a_student_for_a_task(folder: Path, capsys: pytest.CaptureFixture[str]) 
 
 
 def test_augmented_copies_are_counted(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run([*TASK, "--student", "half", "--augment", "1", "--out", "small"]) == 0
+    assert run([*TASK, "--student", "half", "--set", "augment.copies=1", "--out", "small"]) == 0
     assert "were added: copies with words replaced" in capsys.readouterr().err
 
 
@@ -74,7 +74,7 @@ def test_plain_text_is_labelled_by_the_teacher(folder: Path, capsys: pytest.Capt
     assert run([*TASK, "--student", "half", "--texts", "texts.jsonl", "--out", "small"]) == 0
     told = capsys.readouterr().err
     assert "sentences of plain text are labelled by the teacher" in told
-    assert "`hard` is left out" in told
+    assert "`labels` is left out" in told
 
 
 def test_the_comparison_is_printed_and_written(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -86,11 +86,11 @@ def test_the_comparison_is_printed_and_written(folder: Path, capsys: pytest.Capt
 
 
 def test_types_are_said_of_each_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    types = ["--types", "train.jsonl=gene", "--types", "test.jsonl=disease"]
+    types = ["--set", "run.types=train.jsonl=gene", "--set", "run.types=test.jsonl=disease"]
     write_lines(Path("test.jsonl"), labelled("test", 6, 80))
     assert run([*TASK, "--student", "half", *types, "--compare", "test.jsonl", "--out", "small"]) == 0
     assert "entities of other types than gene were left out" in (folder / "small/run/data.json").read_text()
-    assert run([*TASK, "--student", "half", "--types", "elsewhere.jsonl=gene", "--out", "x"]) == 2
+    assert run([*TASK, "--student", "half", "--set", "run.types=elsewhere.jsonl=gene", "--out", "x"]) == 2
     assert "names elsewhere.jsonl" in capsys.readouterr().err
 
 
@@ -116,14 +116,14 @@ def test_what_the_general_stage_has_no_use_for_is_refused(folder: Path, capsys: 
 def test_the_general_stage(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     texts = "".join(json.dumps({"id": p.id, "text": p.text}) + "\n" for p in sample.load_passages("en"))
     (folder / "texts.jsonl").write_text(texts, encoding="utf8")
-    asked = ["distill", "plain", "--student", "1x12", "--corpus", "texts.jsonl", "--tokens", "4k"]
+    asked = ["distill", "plain", "--student", "1x12", "--corpus", "texts.jsonl", "--set", "tokens=4k"]
     assert run([*asked, "--out", "general"]) == 0
     assert "hidden" in capsys.readouterr().out
     assert run([*TASK, "--student", "general", "--out", "small"]) == 0
 
 
 def test_a_student_can_forget_its_training_data(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["distill", "--forget-training", "--show-config"]) == 0
+    assert run(["distill", "--set", "forget_training=true", "--show-config"]) == 0
     assert tomllib.loads(capsys.readouterr().out)["forget_training"] is True
 
 
@@ -148,7 +148,7 @@ def test_settings_can_be_shown_and_read_again(
         ([*TASK, "--student", "3x24", "--out", "x"], "deeper"),
         ([*TASK, "--student", "small", "--out", "x"], "no size of a student and no folder"),
         ([*TASK, "--student", "half", "--preset", "quick", "--out", "x"], "no preset"),
-        ([*TASK, "--student", "half", "--hours", "1", "--out", "x"], "--hours cannot be used"),
+        ([*TASK, "--student", "half", "--set", "hours=1", "--out", "x"], "the key `hours`, which is unknown here"),
         (["distill", "plain", "--train", "train.jsonl", "--student", "half", "--out", "x"], "Fine-tune it"),
         (["distill", "ner", "--corpus", "t", "--train", "t", "--student", "half", "--out", "x"], "--train"),
     ],

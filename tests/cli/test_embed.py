@@ -156,7 +156,7 @@ def test_a_model_that_was_moved_can_be_named(work: Path, tmp_path: Path) -> None
         (["--dtype", "float8"], "`dtype` is 'float8', which is not one of"),
         (["--unit", "word"], "`unit` is 'word'"),
         (["--pooling", "max"], "expected mean or cls"),
-        (["--length", "99"], "from 3"),
+        (["--max-length", "99"], "from 3"),
         (["--int8", "--dtype", "int8"], "adds nothing"),
     ],
 )

@@ -12,7 +12,7 @@ from alembert.cli import run
 from alembert.hardware.capabilities import Capabilities, ReasonedChoice
 from small_checkpoints import fine_tuned, fine_tuned_together
 
-INT8 = ["export", "ner", "--calibrate", "examples.jsonl", "--rows", "6", "--no-speed"]
+INT8 = ["export", "ner", "--calibrate", "examples.jsonl", "--set", "calibration_rows=6", "--no-speed"]
 GUARDED = """
 import socket, sys
 def refuse(*arguments, **more):
@@ -41,7 +41,7 @@ def command(capsys: pytest.CaptureFixture[str]) -> Any:
 
 
 def test_int8_is_written_and_told(command: Any) -> None:
-    code, out, err = command(*INT8, "--limit", "100", "--out", "int8")
+    code, out, err = command(*INT8, "--set", "max_score_loss=100", "--out", "int8")
     assert code == 0
     assert out.startswith("int8: runs without torch\n")
     assert "int8, calibrated on 6 rows of text" in out
@@ -66,7 +66,7 @@ def test_the_export_predicts(command: Any) -> None:
 def test_a_labelled_file_is_what_the_loss_is_measured_on(command: Any) -> None:
     lines = Path("examples.jsonl").read_text().splitlines()
     Path("dev.jsonl").write_text("\n".join(lines[:5]) + "\n")
-    _, out, _ = command(*INT8, "--limit", "100", "--dev", "dev.jsonl", "--out", "int8", "--json")
+    _, out, _ = command(*INT8, "--set", "max_score_loss=100", "--dev", "dev.jsonl", "--out", "int8", "--json")
     assert json.loads(out)["measured"]["judged"] == 5
 
 
@@ -82,7 +82,7 @@ def test_plain_text_calibrates_and_answers_are_compared(command: Any) -> None:
 def test_lines_that_cannot_be_used_are_told(command: Any) -> None:
     with Path("examples.jsonl").open("a") as file:
         file.write("nonsense\n")
-    code, _, err = command(*INT8, "--limit", "100", "--out", "int8")
+    code, _, err = command(*INT8, "--set", "max_score_loss=100", "--out", "int8")
     assert code == 3
     assert "line 25 set aside" in err
 
@@ -98,7 +98,7 @@ def test_lines_that_cannot_be_used_are_told(command: Any) -> None:
         (["export", "nowhere", "--fp32", "--out", "new"], "nowhere"),
         (["export", "ner", "--calibrate", "nowhere.tsv", "--out", "new"], "The input nowhere.tsv"),
         (["export", "ner", "--fp32", "--dev", "nowhere.tsv", "--out", "new"], "The input nowhere.tsv"),
-        (["export", "ner", "--format", "tf", "--fp32", "--out", "new"], "expected openvino or onnx"),
+        (["export", "ner", "--format", "tf", "--fp32", "--out", "new"], "which is not one of 'openvino', 'onnx' or"),
         (["export", "ner", "--fp32", "--out", "ner"], "is a Checkpoint; an Export will not replace it"),
     ],
 )
@@ -143,7 +143,7 @@ def test_the_format_is_that_of_the_faster_library_and_said(command: Any, monkeyp
 
 
 def test_onnx_has_int8_numbers_too(command: Any) -> None:
-    code, out, _ = command(*INT8, "--limit", "100", "--format", "onnx", "--out", "onnx")
+    code, out, _ = command(*INT8, "--set", "max_score_loss=100", "--format", "onnx", "--out", "onnx")
     assert code == 0
     assert "int8, calibrated on 6 rows of text" in out
     assert command("predict", "onnx", "aspirin", "--json")[0] == 0
@@ -157,7 +157,7 @@ def _several(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("_several")
 def test_several_tasks_have_files_of_their_names(command: Any) -> None:
     files = ["--calibrate", "ner=ner.jsonl", "--calibrate", "topic=topic.jsonl", "--dev", "topic=topic.jsonl"]
-    options = ["--rows", "6", "--limit", "100", "--no-speed", "--json"]
+    options = ["--set", "calibration_rows=6", "--set", "max_score_loss=100", "--no-speed", "--json"]
     code, out, _ = command("export", "both", *files, *options, "--out", "int8")
     assert code == 0
     assert {name: each["judged"] for name, each in json.loads(out)["tasks"].items()} == {
@@ -172,12 +172,12 @@ def test_several_tasks_have_files_of_their_names(command: Any) -> None:
 def test_a_file_of_several_tasks_says_whose_it_is(word: str, command: Any) -> None:
     code, _, err = command("export", "both", "--calibrate", word, "--out", "new")
     assert code == 2
-    assert "say whose file it is, as in --calibrate ner=FILE" in err
+    assert "name the task of each file, as in --calibrate ner=FILE" in err
 
 
 @pytest.mark.parametrize("form", ["openvino", "onnx"])
 def test_no_connection_is_attempted(form: str) -> None:
-    arguments = [*INT8, "--limit", "100", "--format", form, "--out", "int8"]
+    arguments = [*INT8, "--set", "max_score_loss=100", "--format", form, "--out", "int8"]
     done = subprocess.run(
         [sys.executable, "-c", GUARDED, *arguments], capture_output=True, text=True, timeout=300, check=False
     )

@@ -10,13 +10,14 @@ import pytest
 
 from alembert import hardware, sample
 from alembert.cli import run
-from alembert.cli.finetune import parse_duration
+from alembert.cli.finetune import FinetuneRunOptions, parse_duration
 from alembert.cli.finetune_tasks import TaskRunSettings, parse_tasks, resolve_task_settings
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadSetting
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.family import Blueprint
 from alembert.nn.config import preset
+from alembert.settings import read_layers, split_table
 from alembert.tasks.tag.data import TagSettings
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import Vocabulary
@@ -68,7 +69,10 @@ def test_the_data_are_shown_without_training(capsys: pytest.CaptureFixture[str],
 
 
 def test_types_that_are_said_are_learnt_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["finetune", "--task", "tag", *QUICK, "--types", "gene", "--types", "disease", "--check"]) == 0
+    assert (
+        run(["finetune", "--task", "tag", *QUICK, "--set", "read.types=gene", "--set", "read.types=disease", "--check"])
+        == 0
+    )
     told = capsys.readouterr().out
     assert "entities of 2 types: disease, gene" in told
     assert "entities of other types than disease, gene were left out: chemical" in told
@@ -103,7 +107,7 @@ def test_people_get_lines(capsys: pytest.CaptureFixture[str], tagger: Path) -> N
 def test_trying_rates_keeps_the_best(capsys: pytest.CaptureFixture[str], tmp_path: Path, folder: Path) -> None:
     arguments = [str(folder / word) if word in {"train.jsonl", "model"} else word for word in QUICK]
     out = tmp_path / "out"
-    assert run(["finetune", "--task", "tag", *arguments, "--out", str(out), "--tune", "1s"]) == 0
+    assert run(["finetune", "--task", "tag", *arguments, "--out", str(out), "--set", "run.tune=1s"]) == 0
     tried = json.loads((out / "tuning" / "tuning.json").read_text())
     assert tried
     best = max(range(len(tried)), key=lambda number: tried[number]["value"])
@@ -119,27 +123,30 @@ def test_trying_rates_keeps_the_best(capsys: pytest.CaptureFixture[str], tmp_pat
         (["--task", "ner", *QUICK, "--out", "x"], "--task tag"),
         (["--task", "x:Token_Classification=train.jsonl", *QUICK, "--out", "x"], "--task tag"),
         (
-            ["--task", "classify", *QUICK, "--out", "x", "--label", "a", "--label", "b"],
-            "--label was given 2 times",
+            ["--task", "classify", *QUICK, "--out", "x", "--set", "read.label=a", "--set", "read.label=b"],
+            "`label` is ['a', 'b'], which is not a string",
         ),
         (["--task", "tag", *QUICK, "--out", "x", "--rato", "1"], "See `alembert finetune --help`"),
         (["--task", "tag", *QUICK], "--out"),
-        (["--task", "tag", *QUICK, "--out", "x", "--crf", "--nested"], "--crf and --nested"),
-        (["--task", "classify", *QUICK, "--out", "x", "--crf"], "belong to --task tag"),
-        (["--task", "tag", *QUICK, "--out", "x", "--tune", "soon"], "--tune is 'soon'"),
+        (
+            ["--task", "tag", *QUICK, "--out", "x", "--set", "task.head=crf", "--set", "task.head=span"],
+            "`head` is ['crf', 'span'], which is not one of",
+        ),
+        (
+            ["--task", "classify", *QUICK, "--out", "x", "--set", "task.head=crf"],
+            "`task` has the key `head`, which is unknown here",
+        ),
+        (["--task", "tag", *QUICK, "--out", "x", "--set", "run.tune=soon"], "run.tune is 'soon'"),
         (["--task", "tag", *QUICK, "--out", "x", "--epochs", "-1"], "`epochs` is -1"),
         (["--task", "tag", *QUICK, "--out", "x", "--device", "toaster"], "cannot use the device 'toaster'"),
         (["--task", "tag", *QUICK, "--out", "x", "--dev", "train.jsonl"], "were left out of training"),
         (["--task", "tag", *QUICK, "--out", "x", "--dev", "nowhere.tsv"], "The input nowhere.tsv"),
         (["--task", "tag", *QUICK[:-1], "nowhere", "--out", "x"], "no folder nowhere"),
         (["--task", "tag", *QUICK[:-1], "bert-base-uncased", "--out", "x"], "hub:bert-base-uncased"),
-        (["--task", "tag", *QUICK, "--out", "x", "--types", "other.tsv=gene"], "names other.tsv"),
-        (["--task", "tag", *QUICK, "--out", "x", "--types", "gene,gnee"], "names gnee"),
-        (["--task", "classify", *QUICK, "--out", "x", "--types", "gene"], "does not ask"),
-        (
-            ["--task", "a:tag=train.jsonl", "--model", "model", "--out", "x", "--types", "gene"],
-            "[task.NAME.read]",
-        ),
+        (["--task", "tag", *QUICK, "--out", "x", "--set", "read.types=other.tsv=gene"], "names other.tsv"),
+        (["--task", "tag", *QUICK, "--out", "x", "--set", "read.types=gene,gnee"], "names gnee"),
+        (["--task", "classify", *QUICK, "--out", "x", "--set", "read.types=gene"], "does not ask"),
+        (["--task", "tag", *QUICK, "--out", "x", "--set", "task.hed=crf"], "The nearest known key is `head`"),
     ],
 )
 def test_what_cannot_be_is_one_sentence_and_nothing_is_written(
@@ -158,19 +165,31 @@ def test_a_model_that_was_not_fine_tuned_is_named(model: str, capsys: pytest.Cap
 
 def test_the_file_and_the_flags_go_together(tmp_path: Path) -> None:
     path = tmp_path / "settings.toml"
-    path.write_text('epochs = 3\nseed = 9\n[optimiser]\nrate = 0.5\n[task]\nhead = "crf"\nlength = 64\n')
-    settings, tasks = resolve_task_settings(TAG, path, {"epochs": 7.0, "task": {"head": "span"}})
-    assert (settings.epochs, settings.seed, settings.optimiser.rate) == (7.0, 9, 0.5)
-    assert tasks == {"tag": TaskRunSettings(TagSettings(head="span", length=64), ReadOptions())}
+    path.write_text('epochs = 3\nseed = 9\n[optimiser]\nlearning_rate = 0.5\n[task]\nhead = "crf"\nmax_length = 64\n')
+    settings, tasks = resolve_task_settings(TAG, read_layers(path, None, {"epochs": 7.0, "task": {"head": "span"}}))
+    assert (settings.epochs, settings.seed, settings.optimiser.learning_rate) == (7.0, 9, 0.5)
+    assert tasks == {"tag": TaskRunSettings(TagSettings(head="span", max_length=64), ReadOptions())}
 
 
 def test_shown_settings_can_be_given_back(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    asked = ["finetune", "--task", "tag", "--crf", "--rate", "0.002", "--forget-training"]
+    asked = [
+        "finetune",
+        "--task",
+        "tag",
+        "--set",
+        "task.head=crf",
+        "--learning-rate",
+        "0.002",
+        "--set",
+        "forget_training=true",
+    ]
     assert run([*asked, "--show-config"]) == 0
     path = tmp_path / "shown.toml"
     path.write_text(capsys.readouterr().out)
-    settings, tasks = resolve_task_settings(TAG, path, {})
-    assert (tasks["tag"].of_task.head, settings.optimiser.rate) == ("crf", 0.002)
+    options, layers = split_table(FinetuneRunOptions(), "run", read_layers(path, None, {}))
+    assert options == FinetuneRunOptions()
+    settings, tasks = resolve_task_settings(TAG, layers)
+    assert (tasks["tag"].of_task.head, settings.optimiser.learning_rate) == ("crf", 0.002)
     assert settings.forget_training
 
 
@@ -184,14 +203,14 @@ def test_a_table_of_the_file_must_be_one(tmp_path: Path) -> None:
     path = tmp_path / "settings.toml"
     path.write_text('task = "tag"\n')
     with pytest.raises(BadSetting, match=r"`task` is 'tag'; expected a table, which begins with \[task\]"):
-        resolve_task_settings(TAG, path, {})
+        resolve_task_settings(TAG, read_layers(path, None, {}))
 
 
 def test_files_are_read_as_the_file_and_the_flags_say(tmp_path: Path) -> None:
     path = tmp_path / "settings.toml"
     path.write_text('[read]\nid = "paper"\nlabel = "x"\n')
     changes = {"read": {"label": "verdict", "text": ["a", "b"]}}
-    reading = resolve_task_settings(parse_tasks(["classify"]), path, changes)[1]["classify"].reading
+    reading = resolve_task_settings(parse_tasks(["classify"]), read_layers(path, None, changes))[1]["classify"].reading
     assert (reading.id, reading.label, reading.text) == ("paper", "verdict", ("a", "b"))
 
 
@@ -201,7 +220,7 @@ def scorer(folder: Path) -> Path:
     rows = [f"{'sweet' if n % 2 else 'sour'} apple {n}\tx\t{n % 2}\t{n % 7 + 0.5}" for n in range(20)]
     (folder / "scores.tsv").write_text("\n".join(["note\ttext\tlabel\tvalue", *rows]) + "\n")
     files = ["--model", str(folder / "model"), "--train", str(folder / "scores.tsv")]
-    columns = ["--text", "note", "--label", "value"]
+    columns = ["--set", "read.text=note", "--set", "read.label=value"]
     out = ["--epochs", "1", "--device", "cpu", "--out", str(folder / "scorer")]
     assert run(["finetune", "--task", "classify", *files, *columns, *out]) == 0
     return folder / "scorer"
@@ -217,7 +236,7 @@ def test_a_model_is_scored_on_the_columns_that_it_was_trained_on(
     capsys: pytest.CaptureFixture[str], scorer: Path, folder: Path
 ) -> None:
     capsys.readouterr()
-    assert run(["evaluate", str(scorer), str(folder / "scores.tsv"), "--rounds", "5", "--json"]) == 0
+    assert run(["evaluate", str(scorer), str(folder / "scores.tsv"), "--bootstrap-samples", "5", "--json"]) == 0
     told = capsys.readouterr()
     assert "the text is in column note, the label in column value" in told.err
     assert json.loads(told.out)["scores"]["coverage"]["characters"] > 20 * len("sour apple")

@@ -7,6 +7,7 @@ import pytest
 
 from alembert import hardware, sample
 from alembert.cli import run
+from alembert.cli.finetune import FinetuneRunOptions
 from alembert.cli.finetune_tasks import (
     FileArguments,
     build_data,
@@ -17,6 +18,7 @@ from alembert.errors import BadSetting
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.family import Blueprint
 from alembert.nn.config import preset
+from alembert.settings import read_layers, split_table
 from alembert.tasks import TASKS
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import Vocabulary
@@ -141,7 +143,7 @@ def test_the_help_lists_the_tasks(capsys: pytest.CaptureFixture[str]) -> None:
         (["--task", "x:dance=train.jsonl"], "no task 'dance'"),
         ([*BOTH, "--dev", "train.jsonl"], "say whose file it is, as in --dev tag=FILE"),
         ([*BOTH, "--dev", "x=train.jsonl"], "The tasks are tag, topic"),
-        ([*BOTH, "--crf"], "are for one task"),
+        ([*BOTH, "--set", "task.head=crf"], "has [task.head]; with several tasks"),
         (
             ["--task", "tag=train.jsonl", "--task", "classify", "--train", "tag=train.jsonl"],
             "task classify has no",
@@ -166,7 +168,7 @@ def test_a_single_task_may_have_its_file_behind_it() -> None:
 
 def test_more_files_of_a_task_are_named() -> None:
     wishes = parse_tasks(["tag=train.jsonl", "topic:classify"])
-    _, settings = resolve_task_settings(wishes, None, {})
+    _, settings = resolve_task_settings(wishes, read_layers(None, None, {}))
     files = FileArguments(train=["tag=train.jsonl"], whole=["topic=train.jsonl"], split="90/10")
     data = build_data(wishes, files, settings)
     assert len(data["tag"].train) == 2
@@ -176,11 +178,13 @@ def test_more_files_of_a_task_are_named() -> None:
 def test_each_task_has_a_table_in_the_file(tmp_path: Path) -> None:
     path = tmp_path / "settings.toml"
     path.write_text(
-        '[several]\nmixing = "temperature"\n[read]\nid = "paper"\n[task.tag]\nhead = "crf"\nweight = 2\n'
+        '[multitask]\nmixing = "temperature"\n[read]\nid = "paper"\n[task.tag]\nhead = "crf"\nweight = 2\n'
         '[task.topic.read]\nlabel = "verdict"\n'
     )
-    settings, tasks = resolve_task_settings(parse_tasks(["tag=a", "topic:classify=b"]), path, {"epochs": 7.0})
-    assert (settings.epochs, settings.several.mixing) == (7.0, "temperature")
+    settings, tasks = resolve_task_settings(
+        parse_tasks(["tag=a", "topic:classify=b"]), read_layers(path, None, {"epochs": 7.0})
+    )
+    assert (settings.epochs, settings.multitask.mixing) == (7.0, "temperature")
     assert (tasks["tag"].of_task.head, tasks["tag"].weight, tasks["topic"].weight) == ("crf", 2.0, 1.0)
     assert (tasks["topic"].reading.label, tasks["tag"].reading.label) == ("verdict", None)
     assert tasks["tag"].reading.id == tasks["topic"].reading.id == "paper"
@@ -199,21 +203,23 @@ def test_tables_that_fit_no_task_are_refused(text: str, sentence: str, tmp_path:
     path = tmp_path / "settings.toml"
     path.write_text(text)
     with pytest.raises(BadSetting, match=sentence):
-        resolve_task_settings(parse_tasks(["tag=a", "topic:classify=b"]), path, {})
+        resolve_task_settings(parse_tasks(["tag=a", "topic:classify=b"]), read_layers(path, None, {}))
 
 
 def test_shown_settings_can_be_given_back(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert run(["finetune", *BOTH, "--rate", "0.002", "--show-config"]) == 0
+    assert run(["finetune", *BOTH, "--learning-rate", "0.002", "--show-config"]) == 0
     path = tmp_path / "shown.toml"
     path.write_text(capsys.readouterr().out)
-    settings, tasks = resolve_task_settings(parse_tasks(["tag=a", "topic:classify=b"]), path, {})
-    assert settings.optimiser.rate == 0.002
+    options, layers = split_table(FinetuneRunOptions(), "run", read_layers(path, None, {}))
+    assert options == FinetuneRunOptions()
+    settings, tasks = resolve_task_settings(parse_tasks(["tag=a", "topic:classify=b"]), layers)
+    assert settings.optimiser.learning_rate == 0.002
     assert set(tasks) == {"tag", "topic"}
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_what_is_usual_for_a_task_can_be_said_in_a_file(task: str) -> None:
-    settings, _ = resolve_task_settings(parse_tasks([task]), None, {})
+    settings, _ = resolve_task_settings(parse_tasks([task]), read_layers(None, None, {}))
     assert settings == get_default_settings(task)
     assert settings.epochs > 0
 
@@ -224,12 +230,14 @@ def test_a_step_of_questions_is_larger_than_one_of_sentences() -> None:
 
 
 def test_sentences_are_compared_as_published_unless_it_is_said_otherwise() -> None:
-    settings, _ = resolve_task_settings(parse_tasks(["compare"]), None, {})
-    assert (settings.epochs, settings.optimiser.rate) == (1, 3e-5)
-    settings, _ = resolve_task_settings(parse_tasks(["compare"]), None, {"epochs": 3.0, "optimiser": {"rate": 5e-5}})
-    assert (settings.epochs, settings.optimiser.rate) == (3, 5e-5)
+    settings, _ = resolve_task_settings(parse_tasks(["compare"]), read_layers(None, None, {}))
+    assert (settings.epochs, settings.optimiser.learning_rate) == (1, 3e-5)
+    settings, _ = resolve_task_settings(
+        parse_tasks(["compare"]), read_layers(None, None, {"epochs": 3.0, "optimiser": {"learning_rate": 5e-5}})
+    )
+    assert (settings.epochs, settings.optimiser.learning_rate) == (3, 5e-5)
 
 
 def test_several_tasks_have_no_habits_in_common() -> None:
-    settings, _ = resolve_task_settings(parse_tasks(["compare=a.txt", "tag=b.tsv"]), None, {})
+    settings, _ = resolve_task_settings(parse_tasks(["compare=a.txt", "tag=b.tsv"]), read_layers(None, None, {}))
     assert settings == FinetuneSettings()

@@ -32,7 +32,7 @@ def test_json_holds_every_text(causal: str, capsys: pytest.CaptureFixture[str]) 
         "2",
         "--max-new-tokens",
         "2",
-        "--no-repeat",
+        "--no-repeat-ngram",
         "2",
     ]
     assert run(["generate", causal, "床", *options, "--json"]) == 0

@@ -75,7 +75,7 @@ def test_pairs_are_shown_with_their_label(show: Any) -> None:
 
 
 def test_json_holds_sample_plan_counts_and_sequences(show: Any) -> None:
-    record = json.loads(show("corpus --model vocab --count 2 --seed 4 --length 64 --json"))
+    record = json.loads(show("corpus --model vocab --count 2 --seed 4 --max-length 64 --json"))
     assert list(record) == ["sample", "plan", "statistics", "sequences"]
     assert record["sample"] == {
         "documents": 200,
@@ -150,7 +150,7 @@ def test_the_page_is_written(show: Any) -> None:
         ("corpus --model vocab --recipe causal-poet", "nothing is masked"),
         ("corpus --model vocab --config bad.toml", "rat"),
         ("corpus --model vocab --dictionary nowhere.txt", "nowhere.txt"),
-        ("corpus --model vocab --length 2", "at least 8"),
+        ("corpus --model vocab --max-length 2", "at least 8"),
         ("corpus --model vocab --count -1", "--count"),
         ("corpus --model vocab --html vocab", "The page cannot be written to vocab"),
         ("notes.jsonl --model vocab --unit entity", "has no entities"),

@@ -16,7 +16,7 @@ from alembert.settings import apply_changes
 from alembert.train.pretrain.recipes import RECIPES, get_recipe
 from alembert.train.settings import PretrainSettings
 
-QUICK = ["--steps", "2", "--seed", "5", "--workers", "1", "--device", "cpu"]
+QUICK = ["--set", "steps=2", "--set", "seed=5", "--set", "run.workers=1", "--device", "cpu"]
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,9 @@ def trained(folder: Path) -> Path:
 def shown(capsys: pytest.CaptureFixture[str], *arguments: str) -> PretrainSettings:
     """Read the settings that a command would run with."""
     assert run(["pretrain", "--show-config", *arguments]) == 0
-    return apply_changes(PretrainSettings(), tomllib.loads(capsys.readouterr().out), "The output")
+    table = tomllib.loads(capsys.readouterr().out)
+    assert table.pop("run")
+    return apply_changes(PretrainSettings(), table, "The output")
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -69,7 +71,7 @@ def test_the_settings_of_a_recipe_are_printed_whole(capsys: pytest.CaptureFixtur
 
 
 def test_what_is_printed_is_accepted_back(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    flags = ["--recipe", "biobert", "--hours", "1.5", "--rate", "1e-5", "--seed", "7"]
+    flags = ["--recipe", "biobert", "--hours", "1.5", "--learning-rate", "1e-5", "--set", "seed=7"]
     before = shown(capsys, *flags)
     run(["pretrain", "--show-config", *flags])
     (tmp_path / "mine.toml").write_text(capsys.readouterr().out)
@@ -95,9 +97,11 @@ def test_flags_win_over_the_file_and_the_file_over_the_recipe(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     file = tmp_path / "mine.toml"
-    file.write_text('seed = 3\ntokens = 9\n[optimiser]\nrate = 0.5\nname = "lamb"\n')
-    found = shown(capsys, "--recipe", "bert-original", "--config", str(file), "--rate", "0.25", "--steps", "4")
-    assert (found.optimiser.rate, found.optimiser.name) == (0.25, "lamb")
+    file.write_text('seed = 3\ntokens = 9\n[optimiser]\nlearning_rate = 0.5\nname = "lamb"\n')
+    found = shown(
+        capsys, "--recipe", "bert-original", "--config", str(file), "--learning-rate", "0.25", "--set", "steps=4"
+    )
+    assert (found.optimiser.learning_rate, found.optimiser.name) == (0.25, "lamb")
     assert (found.seed, found.steps, found.tokens) == (3, 4, None)
     assert found.optimiser.epsilon == get_recipe("bert-original").optimiser.epsilon
     assert found.sequences == get_recipe("bert-original").sequences
@@ -111,8 +115,8 @@ def test_a_file_can_name_its_recipe_and_a_flag_wins_over_it(capsys: pytest.Captu
 
 
 def test_flags_reach_the_tables(capsys: pytest.CaptureFixture[str]) -> None:
-    found = shown(capsys, "--unit", "span", "--length", "64", "--tokens", "1.5k")
-    assert (found.masks.unit, found.sequences.length, found.tokens) == ("span", 64, 1500)
+    found = shown(capsys, "--set", "masks.unit=span", "--set", "sequences.max_length=64", "--tokens", "1.5k")
+    assert (found.masks.unit, found.sequences.max_length, found.tokens) == ("span", 64, 1500)
 
 
 def test_objectives_on_the_command_line_are_all_there_are(capsys: pytest.CaptureFixture[str]) -> None:
@@ -148,7 +152,7 @@ def test_a_run_prints_what_held_out_text_says(
     trained: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     arguments = ["notes.jsonl", "--config", "quick.toml", "--model", str(trained), *QUICK]
-    assert run(["pretrain", *arguments, "--out", str(tmp_path / "again"), "--cache", str(tmp_path)]) == 0
+    assert run(["pretrain", *arguments, "--out", str(tmp_path / "again"), "--set", f"run.cache={tmp_path}"]) == 0
     told = capsys.readouterr()
     assert "2 steps" in told.out
     assert "masked_lm" in told.out
@@ -169,7 +173,7 @@ def test_the_settings_beside_the_log_repeat_the_run(
         "--json",
     ]
     capsys.readouterr()
-    assert run(["pretrain", "notes.jsonl", *settings, "--workers", "1", "--out", "repeated"]) == 0
+    assert run(["pretrain", "notes.jsonl", *settings, "--set", "run.workers=1", "--out", "repeated"]) == 0
     report = json.loads(capsys.readouterr().out, parse_constant=_no_constants)
     assert report["done"]["step"] == 2
     assert math.isfinite(report["after"]["masked_lm"]["loss"])
@@ -198,20 +202,20 @@ def test_the_same_command_again_has_nothing_to_do(trained: Path, capsys: pytest.
         (["notes.jsonl", "--size", "tiny", "--out", "x", "--objective", "causal=much"], "NAME=0.5"),
         (["notes.jsonl", "--size", "tiny", "--out", "x", "--objective", "causal=-1"], "a positive number"),
         (["notes.jsonl", "--size", "tiny", "--out", "x", "--objective", "masked_lm=0"], "Give at least one"),
-        (["notes.jsonl", "--size", "tiny", "--out", "x", "--unit", "letter"], "one of 'piece', 'word'"),
-        (["notes.jsonl", "--size", "tinny", "--out", "x", "--steps", "1"], "Did you mean `tiny`?"),
+        (["notes.jsonl", "--size", "tiny", "--out", "x", "--set", "masks.unit=letter"], "one of 'piece', 'word'"),
+        (["notes.jsonl", "--size", "tinny", "--out", "x", "--set", "steps=1"], "Did you mean `tiny`?"),
         (["notes.jsonl", "--size", "tiny", "--out", "x", "--tokens", "lots"], "such as 500k, 20M or 1G"),
         (
             ["notes.jsonl", "--size", "tiny", "--out", "x", "--tokens", "5", "--hours", "1"],
             "Give one of hours",
         ),
-        (["notes.jsonl", "--size", "tiny", "--out", "x", "--rate", "0"], "expected a positive number"),
+        (["notes.jsonl", "--size", "tiny", "--out", "x", "--learning-rate", "0"], "expected a positive number"),
         (["notes.jsonl", "--size", "tiny", "--out", "x", "--config", "none.toml"], "cannot be read"),
-        (["notes.jsonl", "--out", "x", "--steps", "1"], "Say what to start from"),
-        (["nothing.jsonl", "--size", "tiny", "--out", "x", "--steps", "1"], "does not exist"),
-        (["notes.jsonl", "--size", "tiny", "--out", "notes.jsonl", "--steps", "1"], "is a file"),
-        (["notes.jsonl", "--size", "tiny", "--steps", "1"], "give INPUT and --out"),
-        (["--size", "tiny", "--steps", "1", "--out", "x"], "give INPUT and --out"),
+        (["notes.jsonl", "--out", "x", "--set", "steps=1"], "Say what to start from"),
+        (["nothing.jsonl", "--size", "tiny", "--out", "x", "--set", "steps=1"], "does not exist"),
+        (["notes.jsonl", "--size", "tiny", "--out", "notes.jsonl", "--set", "steps=1"], "is a file"),
+        (["notes.jsonl", "--size", "tiny", "--set", "steps=1"], "give INPUT and --out"),
+        (["--size", "tiny", "--set", "steps=1", "--out", "x"], "give INPUT and --out"),
     ],
 )
 def test_what_cannot_work_is_refused_and_leaves_nothing(
@@ -233,7 +237,7 @@ def test_what_cannot_work_is_refused_and_leaves_nothing(
     [
         ("recipe = 5\n", "There is no recipe '5'"),
         ("[masks]\nraet = 0.1\n", "The nearest known key is `rate`"),
-        ("rate = 0.1\n", "belongs under ["),
+        ("learning_rate = 0.1\n", "belongs under ["),
         ("[objectives]\nnext_sentence = 1\nsentence_order = 1\n", "Choose one of them"),
         ("hours = 1\nsteps = 5\n", "Give one of hours, tokens and steps"),
     ],

@@ -23,7 +23,7 @@ from alembert.tasks.runtime.export_files import ExportMetadata, HeadMetadata
 from small_checkpoints import fine_tuned, fine_tuned_together
 
 FP32 = ExportSettings(format="openvino", precision="fp32")
-FEW = ExportSettings(format="openvino", rows=6)
+FEW = ExportSettings(format="openvino", calibration_rows=6)
 FACTS = ExportMetadata(
     format="openvino",
     precision="int8",
@@ -263,7 +263,12 @@ def test_several_tasks_share_one_encoder(both: Any, tmp_path: Path) -> None:
 
 def test_what_int8_costs_is_told_for_each_task(both: Any, tmp_path: Path) -> None:
     material = {name: ExportData(calibration=each, judged=each[:6]) for name, each in both[1].items()}
-    found = export(both[0], tmp_path / "export", ExportSettings(format="openvino", rows=8, limit=100), material)
+    found = export(
+        both[0],
+        tmp_path / "export",
+        ExportSettings(format="openvino", calibration_rows=8, max_score_loss=100),
+        material,
+    )
     assert found.calibration_rows == 8
     text = (tmp_path / "export" / "README.md").read_text(encoding="utf8")
     assert "| tasks | entities (tag), topics (classify) |" in text

@@ -75,7 +75,7 @@ def test_the_export_has_the_format_that_won(
         calibration=examples, stopwatch=lambda forms, texts: measure_speeds(forms, texts, seconds=0.1)
     )
     checkpoint = checkpoints.open(tmp_path / "checkpoint")
-    settings = ExportSettings(precision=precision, rows=6)
+    settings = ExportSettings(precision=precision, calibration_rows=6)
     outcome = export(checkpoint, tmp_path / "export", settings, material, say=said.append)
     assert outcome.facts.format == winner
     assert set(measured[0]) == {"openvino", "onnx"}
@@ -87,5 +87,5 @@ def test_without_a_stopwatch_the_machine_decides(tmp_path: Path, monkeypatch: py
     examples = fine_tuned("tag", tmp_path / "checkpoint", tmp_path / "examples.jsonl")
     monkeypatch.setattr(exporting, "measure_format_speeds", lambda *_: pytest.fail("speed was measured"))
     checkpoint = checkpoints.open(tmp_path / "checkpoint")
-    export(checkpoint, tmp_path / "export", ExportSettings(rows=6), ExportData(calibration=examples))
+    export(checkpoint, tmp_path / "export", ExportSettings(calibration_rows=6), ExportData(calibration=examples))
     assert (tmp_path / "export" / "manifest.json").is_file()

@@ -45,7 +45,7 @@ CHOSEN = (
 """One case for each head, and for each way in which a task reads it."""
 BRIEF = DistillSettings(
     intermediate=StageSettings(steps=2, losses=StageLossWeights(attention=1, hidden=1)),
-    prediction=StageSettings(steps=2, losses=StageLossWeights(prediction=1, hard=0.5)),
+    prediction=StageSettings(steps=2, losses=StageLossWeights(prediction=1, labels=0.5)),
 )
 
 

@@ -121,7 +121,7 @@ def test_a_model_that_writes_texts_is_refused(name: str, tmp_path: Path) -> None
 def test_int8_is_near_for_heads_of_every_kind(name: str, form: ExportFormat, tmp_path: Path) -> None:
     examples = fine_tuned(name, tmp_path / "checkpoint", tmp_path / "examples.jsonl")
     made = checkpoints.open(tmp_path / "checkpoint")
-    settings = ExportSettings(format=form, rows=8)
+    settings = ExportSettings(format=form, calibration_rows=8)
     outcome = export(made, tmp_path / "export", settings, ExportData(calibration=examples))
     model, exact = TaskModel.open(tmp_path / "export"), TaskModel.open(tmp_path / "checkpoint")
     encoded = exact.encode(examples)

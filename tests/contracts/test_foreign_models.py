@@ -81,12 +81,20 @@ def test_evaluate_and_export_agree_about_int8(
     name: str, family: str, made: Made, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made(name, family)
-    calibrate = ["--calibrate", "examples.jsonl", "--rows", "6", "--no-speed", "--limit", "100"]
+    calibrate = [
+        "--calibrate",
+        "examples.jsonl",
+        "--set",
+        "calibration_rows=6",
+        "--no-speed",
+        "--set",
+        "max_score_loss=100",
+    ]
     assert run(["export", "model", *calibrate, "--out", "int8"]) == 0
     assert capsys.readouterr().err.count("model has no task.json") == 1
-    assert run(["evaluate", "model", "examples.jsonl", "--rounds", "10", "--json"]) == 0
+    assert run(["evaluate", "model", "examples.jsonl", "--bootstrap-samples", "10", "--json"]) == 0
     scores = json.loads(capsys.readouterr().out)
-    assert run(["evaluate", "int8", "examples.jsonl", "--rounds", "10", "--json"]) == 0
+    assert run(["evaluate", "int8", "examples.jsonl", "--bootstrap-samples", "10", "--json"]) == 0
     exported = json.loads(capsys.readouterr().out)
     assert exported["task"] == scores["task"]
     assert exported["scores"]["main"] == scores["scores"]["main"]
@@ -96,7 +104,7 @@ def test_evaluate_and_export_agree_about_int8(
 @pytest.mark.parametrize("name", MODELS)
 def test_distill_hands_the_labels_down(name: str, family: str, made: Made) -> None:
     made(name, family)
-    files = ["--data", "examples.jsonl", "--split", "60/40", "--config", "brief.toml"]
+    files = ["--data", "examples.jsonl", "--set", "run.split=60/40", "--config", "brief.toml"]
     assert run(["distill", "model", "--student", "1x16", *files, "--out", "student"]) == 0
     teacher, student = TaskModel.open("model"), TaskModel.open("student")
     assert student.task.labels == teacher.task.labels

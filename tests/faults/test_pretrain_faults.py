@@ -40,7 +40,7 @@ steps = {steps}
 tokens = 64
 micro_tokens = 32
 [sequences]
-length = 16
+max_length = 16
 [objectives]
 masked_lm = 1.0
 [model]
@@ -116,8 +116,8 @@ class Home:
         """Start `alembert pretrain` in a process that has torch loaded."""
         config = out.parent / "settings.toml"
         config.write_text(SETTINGS.format(steps=steps, saving=saving))
-        inputs = [str(self.folder / "corpus"), "--model", str(self.folder / "model"), "--workers", "1"]
-        where = ["--config", str(config), "--out", str(out), "--cache", str(self.folder / "cache")]
+        inputs = [str(self.folder / "corpus"), "--model", str(self.folder / "model"), "--set", "run.workers=1"]
+        where = ["--config", str(config), "--out", str(out), "--set", f"run.cache={self.folder / 'cache'}"]
         code = PROCESS.format(told=str(out.parent / told), first=first, arguments=["pretrain", *inputs, *where])
         server = multiprocessing.get_context("forkserver")
         server.set_forkserver_preload(["__main__", "alembert.cli", "alembert.train.pretrain.pretrain"])

@@ -106,8 +106,8 @@ def test_without_ray_a_sentence_says_what_to_install(
     [
         (["--on", "mars"], "expected local or ray"),
         (["--workers", "2"], "`--workers` is for a cluster"),
-        (["--worker-cpus", "2"], "are for a cluster"),
-        (["--ray-address", "here:1"], "are for a cluster"),
+        (["--set", "run.worker_cpus=2"], "are for a cluster"),
+        (["--set", "run.ray_address=here:1"], "are for a cluster"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(

@@ -121,7 +121,7 @@ def test_vectors_of_an_int8_export_are_near(compared: Path, tmp_path: Path) -> N
     opened = TaskModel.open(compared)
     texts = [f"{one} {other}" for one in WORDS for other in WORDS]
     material = ExportData(calibration=opened.task.examples_from_texts(texts))
-    found = export(checkpoints.open(compared), tmp_path / "export", ExportSettings(rows=32), material)
+    found = export(checkpoints.open(compared), tmp_path / "export", ExportSettings(calibration_rows=32), material)
     assert found.facts.precision == "int8"
     vectors = [Embedder.open(folder).embed(texts).vectors_ND for folder in (tmp_path / "export", compared)]
     assert np.sum(vectors[0] * vectors[1], axis=1).min() > 0.97

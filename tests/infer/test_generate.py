@@ -30,7 +30,7 @@ TOKENIZER = Tokenizer.from_vocabulary(
 )
 # Weights this large prefer some tokens clearly.
 SIZES = {"vocab_size": TOKENIZER.vocab_size, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24, "max_position_embeddings": 32, "initializer_range": 0.5}  # fmt: skip
-OURS = {"no_repeat_ngram_size": "no_repeat", "min_new_tokens": "shortest"}
+OURS = {"no_repeat_ngram_size": "no_repeat_ngram"}
 PROMPTS = ["a", "b c d", "床前", "", "a b a b a", "月 p o n m"]
 
 
@@ -97,7 +97,7 @@ def test_greedy_equals_transformers(
     engine: TorchEngine,
 ) -> None:
     mine = {OURS.get(name, name): value for name, value in options.items()}
-    assert ours(engine, prompt, longest=15, **mine) == theirs(foreign[0], prompt, max_new_tokens=15, **options)
+    assert ours(engine, prompt, max_new_tokens=15, **mine) == theirs(foreign[0], prompt, max_new_tokens=15, **options)
 
 
 @pytest.mark.parametrize("prompt", PROMPTS)
@@ -121,12 +121,12 @@ def test_beams_equal_transformers(
     engine: TorchEngine,
 ) -> None:
     mine = {OURS.get(name, name): value for name, value in options.items()}
-    found = ours(engine, prompt, method="beam", beams=5, count=3, longest=12, **mine)
+    found = ours(engine, prompt, method="beam", beams=5, count=3, max_new_tokens=12, **mine)
     assert found == theirs(foreign[0], prompt, 3, max_new_tokens=12, num_beams=5, **options)
 
 
 def test_the_reference_has_finished_and_unfinished_texts(engine: TorchEngine) -> None:
-    found = generate_batch(engine, PROMPTS, DecodeSettings(longest=15, method="beam", count=4))
+    found = generate_batch(engine, PROMPTS, DecodeSettings(max_new_tokens=15, method="beam", count=4))
     assert {made.finished for texts in found for made in texts} == {True, False}
 
 
@@ -142,19 +142,21 @@ def test_sampling_without_a_choice_is_greedy(options: dict[str, float], engine: 
 
 
 def test_samples_depend_on_seed_prompt_and_number_alone(engine: TorchEngine) -> None:
-    settings = DecodeSettings(method="sample", count=3, seed=4, longest=20)
+    settings = DecodeSettings(method="sample", count=3, seed=4, max_new_tokens=20)
     together = list(generate_batch(engine, PROMPTS, settings))
     assert [[made.ids for made in generate(engine, prompt, settings)] for prompt in reversed(PROMPTS)] == [
         [made.ids for made in texts] for texts in reversed(together)
     ]
     assert len({made.ids for made in together[0]}) == 3
-    other = generate(engine, PROMPTS[0], DecodeSettings(method="sample", count=3, seed=5, longest=20))
+    other = generate(engine, PROMPTS[0], DecodeSettings(method="sample", count=3, seed=5, max_new_tokens=20))
     assert [made.ids for made in other] != [made.ids for made in together[0]]
 
 
 def test_samples_follow_the_probabilities(engine: TorchEngine) -> None:
     seeds, count = range(4), 1000
-    runs = [DecodeSettings(method="sample", count=count, longest=1, seed=seed, temperature=2.0) for seed in seeds]
+    runs = [
+        DecodeSettings(method="sample", count=count, max_new_tokens=1, seed=seed, temperature=2.0) for seed in seeds
+    ]
     drawn = [made.ids[0] if made.ids else 3 for settings in runs for made in generate(engine, "a b", settings)]
     batch = Batch.packed([[2, *TOKENIZER.encode("a b", add_special_tokens=False).ids]])
     logits = engine.model(batch, ["masked_lm"])["masked_lm"][-1].detach().numpy()
@@ -210,7 +212,7 @@ def test_a_text_can_always_end(shortest: int) -> None:
 
 @pytest.mark.parametrize("method", ["greedy", "beam"])
 def test_the_score_is_the_log_probability_of_the_new_tokens(method: str, engine: TorchEngine) -> None:
-    settings = DecodeSettings(method=method, longest=9, repetition_penalty=1.3, no_repeat=2)
+    settings = DecodeSettings(method=method, max_new_tokens=9, repetition_penalty=1.3, no_repeat_ngram=2)
     for prompt in PROMPTS:
         made = generate(engine, prompt, settings)[0]
         begun = [2, *TOKENIZER.encode(prompt, add_special_tokens=False).ids]
@@ -225,7 +227,7 @@ def test_the_score_is_the_log_probability_of_the_new_tokens(method: str, engine:
 def test_prompts_together_equal_prompts_alone(
     method: str, engine: TorchEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = DecodeSettings(method=method, longest=12)
+    settings = DecodeSettings(method=method, max_new_tokens=12)
     alone = [generate(engine, prompt, settings)[0].ids for prompt in PROMPTS]
     for rows in (64, 9, 1):
         monkeypatch.setattr("alembert.tasks.decoding.generation.MAX_PARALLEL_HYPOTHESES", rows)
@@ -237,7 +239,7 @@ def test_no_prompts_give_no_texts(engine: TorchEngine) -> None:
 
 
 def test_the_end_of_the_model_is_a_limit(engine: TorchEngine) -> None:
-    settings = DecodeSettings(method="sample", count=30, longest=1000, temperature=5.0)
+    settings = DecodeSettings(method="sample", count=30, max_new_tokens=1000, temperature=5.0)
     found = generate(engine, "a b c", settings)
     unfinished = [made for made in found if not made.finished]
     assert unfinished
@@ -269,7 +271,7 @@ def test_a_model_without_the_head_is_refused() -> None:
 
 def test_prefix_attention_sees_the_whole_prompt() -> None:
     made = TorchEngine(checkpoint(attention="prefix"))
-    written = generate(made, "a b c", DecodeSettings(longest=6, no_repeat=1))[0].ids
+    written = generate(made, "a b c", DecodeSettings(max_new_tokens=6, no_repeat_ngram=1))[0].ids
     begun = [2, *TOKENIZER.encode("a b c", add_special_tokens=False).ids]
     batch = Batch.packed([[*begun, *written[:-1]]], prefixes=[len(begun)])
     logits = {
@@ -308,19 +310,19 @@ def test_a_model_that_learnt_a_poem_recites_it(attention: str) -> None:
     ("options", "sentence"),
     [
         ({"method": "guess"}, "`method` is 'guess'; expected one of greedy, sample, beam"),
-        ({"longest": 0}, "`longest` is 0; expected a whole number from 1"),
-        ({"longest": 2.0}, "`longest` is 2.0"),
+        ({"max_new_tokens": 0}, "`max_new_tokens` is 0; expected a whole number from 1"),
+        ({"max_new_tokens": 2.0}, "`max_new_tokens` is 2.0"),
         ({"method": "sample", "temperature": 0}, "`temperature` is 0; expected a number above 0"),
         ({"method": "sample", "temperature": float("nan")}, "`temperature` is nan"),
         ({"method": "sample", "top_p": 1.5}, "`top_p` is 1.5; expected a number above 0, at most 1"),
         ({"method": "sample", "top_k": 0}, "`top_k` is 0"),
         ({"method": "beam", "length_penalty": float("inf")}, "`length_penalty` is inf"),
         ({"repetition_penalty": -1.0}, "`repetition_penalty` is -1.0"),
-        ({"no_repeat": 0}, "`no_repeat` is 0"),
+        ({"no_repeat_ngram": 0}, "`no_repeat_ngram` is 0"),
         ({"seed": -1}, "`seed` is -1"),
         ({"top_k": 5}, "`top_k` is a setting of the method `sample`, and the method is `greedy`"),
         ({"method": "sample", "beams": 2}, "`beams` is a setting of the method `beam`"),
-        ({"shortest": 9, "longest": 8}, "`shortest` is 9, and `longest` is 8"),
+        ({"min_new_tokens": 9, "max_new_tokens": 8}, "`min_new_tokens` is 9, and `max_new_tokens` is 8"),
         ({"count": 2}, "`count` is 2, and the method `greedy` finds 1"),
         ({"method": "beam", "beams": 3, "count": 4}, "the method `beam` finds 3"),
     ],

@@ -86,7 +86,7 @@ def shards(corpus: Corpus) -> Shards:
 
 
 def plan_of(settings: PretrainSettings) -> MaskingPlan:
-    cutting = SequenceSpec(length=settings.sequences.length, pairs=settings.objectives.pairs)
+    cutting = SequenceSpec(length=settings.sequences.max_length, pairs=settings.objectives.pairs)
     return MaskingPlan(
         cutting=cutting,
         masks=settings.masks,

@@ -162,7 +162,7 @@ def test_the_loss_has_no_factor_of_the_squared_temperature() -> None:
 
 
 def relate(reads: Any) -> RelateTask:
-    return RelateTask(RelateSettings(reads=reads), "marked", LETTERS, PairRules(types=()))
+    return RelateTask(RelateSettings(pooling=reads), "marked", LETTERS, PairRules(types=()))
 
 
 @TEMPERATURES

@@ -33,7 +33,7 @@ steps = {steps}
 tokens = 384
 micro_tokens = 128
 [sequences]
-length = 32
+max_length = 32
 [objectives]
 masked_lm = 1.0
 boundaries = 0.5
@@ -71,7 +71,7 @@ def ready(home: Path) -> Callable[..., list[str]]:
     def command(out: Path, *more: str, steps: int = STEPS) -> list[str]:
         config = out.with_suffix(".toml")
         config.write_text(SETTINGS.format(steps=steps))
-        names = ["--tokenizer", str(home / "vocab"), "--size", "tiny", "--cache", str(home / "cache")]
+        names = ["--tokenizer", str(home / "vocab"), "--size", "tiny", "--set", f"run.cache={home / 'cache'}"]
         return ["pretrain", str(home / "corpus"), *names, "--config", str(config), "--out", str(out), *more]
 
     return command
@@ -150,7 +150,12 @@ def alone(ready: Callable[..., list[str]], tmp_path_factory: pytest.TempPathFact
 
 @pytest.mark.parametrize(
     ("world", "how"),
-    [(2, []), (4, []), (2, ["--shard"]), pytest.param(4, ["--shard"], marks=pytest.mark.slow)],
+    [
+        (2, []),
+        (4, []),
+        (2, ["--set", "run.shard=true"]),
+        pytest.param(4, ["--set", "run.shard=true"], marks=pytest.mark.slow),
+    ],
 )
 def test_any_number_of_processes_gives_the_same(
     ready: Callable[..., list[str]], tmp_path: Path, alone: Path, world: int, how: list[str]
@@ -178,7 +183,11 @@ def stop_after(out: Path, step: int, processes: list[BaseProcess], number: int, 
     [
         pytest.param([(2, []), (1, [])], id="two, one"),
         pytest.param([(1, []), (4, []), (3, [])], id="one, four, three", marks=pytest.mark.slow),
-        pytest.param([(2, ["--shard"]), (1, []), (3, ["--shard"])], id="sharded", marks=pytest.mark.slow),
+        pytest.param(
+            [(2, ["--set", "run.shard=true"]), (1, []), (3, ["--set", "run.shard=true"])],
+            id="sharded",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_stopped_run_goes_on_with_another_number_of_processes(
@@ -221,7 +230,7 @@ class TestEnds:
         command = ready(tmp_path / "out", "--shard")
         (tmp_path / "out.toml").write_text(SETTINGS.format(steps=1) + '[optimiser]\nname = "lamb"\n')
         assert ended(start(command, 2, tmp_path / "told")) == [2, 2]
-        assert "do without --shard" in words(tmp_path / "told", 0)
+        assert "do without run.shard" in words(tmp_path / "told", 0)
         assert words(tmp_path / "told", 1) == ""
 
     def test_a_killed_process_ends_the_others_with_a_sentence(

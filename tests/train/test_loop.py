@@ -38,7 +38,7 @@ from alembert.train.state import RunStates
 USUAL = PretrainSettings(
     steps=7,
     batch=BatchSettings(tokens=128, micro_tokens=64),
-    optimiser=OptimiserSettings(rate=1e-3),
+    optimiser=OptimiserSettings(learning_rate=1e-3),
     schedule=ScheduleSettings(warmup=0.2),
     evaluation=HeldOutSettings(share=0.1, tokens=200, times=3),
     saving=SavingSettings(steps=2, log_every=3),
@@ -109,10 +109,10 @@ def assert_same(one: TrainingLoop, two: TrainingLoop) -> None:
     "changes",
     [
         {},
-        {"saving": replace(USUAL.saving, average=0.9)},
-        {"optimiser": OptimiserSettings(rate=1e-3, half_heads=True)},
-        {"optimiser": OptimiserSettings(rate=1e-3, update_every=(4, 2, 1))},
-        {"optimiser": OptimiserSettings(name="lamb", rate=1e-3, layer_decay=0.8)},
+        {"saving": replace(USUAL.saving, ema_decay=0.9)},
+        {"optimiser": OptimiserSettings(learning_rate=1e-3, half_heads=True)},
+        {"optimiser": OptimiserSettings(learning_rate=1e-3, update_every=(4, 2, 1))},
+        {"optimiser": OptimiserSettings(name="lamb", learning_rate=1e-3, layer_decay=0.8)},
         {"model": ModelSettings(first=("heads",), first_share=0.6)},
         {"model": ModelSettings(frozen=("layers:1",), unfreeze_share=0.8)},
         {"model": ModelSettings(recompute=True)},
@@ -247,7 +247,7 @@ def test_only_the_first_parts_change_at_first(make: Make) -> None:
 
 
 def test_the_average_is_what_comes_out(make: Make) -> None:
-    loop = make(replace(USUAL, saving=replace(USUAL.saving, average=0.9)))
+    loop = make(replace(USUAL, saving=replace(USUAL.saving, ema_decay=0.9)))
     loop.run()
     assert loop.average is not None
     average = loop.average.state()
@@ -257,7 +257,7 @@ def test_the_average_is_what_comes_out(make: Make) -> None:
 def test_the_average_is_not_the_last_weights(make: Make) -> None:
     plain, averaged = (
         make(folder="plain"),
-        make(replace(USUAL, saving=replace(USUAL.saving, average=0.9)), "averaged"),
+        make(replace(USUAL, saving=replace(USUAL.saving, ema_decay=0.9)), "averaged"),
     )
     for loop in (plain, averaged):
         loop.run()
@@ -267,7 +267,7 @@ def test_the_average_is_not_the_last_weights(make: Make) -> None:
 
 def test_the_verdict_is_that_of_the_weights_that_come_out(make: Make) -> None:
     exact = ModelSettings(precision="float32")  # what the loop would choose by itself is left out below
-    loop = make(replace(USUAL, model=exact, saving=replace(USUAL.saving, average=0.9)))
+    loop = make(replace(USUAL, model=exact, saving=replace(USUAL.saving, ema_decay=0.9)))
     verdict = loop.run()
     again = loop.objective.summarise([loop.objective.evaluate(loop.model)])
     assert again.loss == pytest.approx(verdict.loss, rel=1e-6)
@@ -413,7 +413,7 @@ def test_all_time_is_counted(timed: TrainingLoop) -> None:
 def test_the_rate_is_near_zero_when_the_hours_are_over(timed: TrainingLoop) -> None:
     timed.run()
     *_, last = timed.log.rows("step")
-    assert last["rate"] < 0.1 * USUAL.optimiser.rate
+    assert last["rate"] < 0.1 * USUAL.optimiser.learning_rate
 
 
 def test_states_are_saved_by_the_minute(timed: TrainingLoop) -> None:
@@ -505,7 +505,7 @@ def test_a_step_whose_gradients_are_not_finite_is_left_out_and_said(make: Make) 
 
 
 def test_a_step_that_is_left_out_moves_nothing(make: Make) -> None:
-    settings = replace(USUAL, steps=3, saving=replace(USUAL.saving, average=0.9))
+    settings = replace(USUAL, steps=3, saving=replace(USUAL.saving, ema_decay=0.9))
     loop = poisoned(make, settings, range(3))
     before = {name: tensor.clone() for name, tensor in all_tensors(loop)}
     loop.run()

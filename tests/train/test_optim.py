@@ -428,7 +428,7 @@ def test_a_state_that_does_not_fit_is_refused(key: str, value: Tensor) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"name": "sgd"}, {"rate": 0.0}, {"rate": math.nan}, {"weight_decay": -1.0}, {"beta1": 1.0}, {"beta2": -0.1},
+        {"name": "sgd"}, {"learning_rate": 0.0}, {"learning_rate": math.nan}, {"weight_decay": -1.0}, {"beta1": 1.0}, {"beta2": -0.1},
         {"epsilon": 0.0}, {"clip": 0.0}, {"layer_decay": 0.0}, {"layer_decay": 1.1}, {"update_every": (2, 0)},
         {"name": "bert_adam", "beta2": 0.999999},
     ],

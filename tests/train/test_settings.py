@@ -51,7 +51,7 @@ def test_every_field_has_an_explanation(kind: type) -> None:
         (ObjectiveWeights, {"masked_lm": math.nan}, "or a positive number"),
         (ObjectiveWeights, {"masked_lm": 0.0}, "Give at least one, such as masked_lm = 1"),
         (ObjectiveWeights, {"next_sentence": 1.0, "sentence_order": 1.0}, "Choose one of them"),
-        (SequenceSettings, {"length": 7}, "needs at least 8"),
+        (SequenceSettings, {"max_length": 7}, "needs at least 8"),
         (SequenceSettings, {"long_length": 4}, "`long_length` is 4 tokens"),
         (SequenceSettings, {"long_share": 1.1}, "expected a share from 0 to 1"),
         (SequenceSettings, {"short_share": math.nan}, "expected a share from 0 to 1"),

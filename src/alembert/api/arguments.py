@@ -14,6 +14,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from alembert.errors import BadInput, BadSetting
+from alembert.settings import as_table, read_toml, rename_old_keys
 from alembert.terminal import ProgressBar, note, say_all
 
 if TYPE_CHECKING:
@@ -128,26 +129,19 @@ def model_name(value: Any, name: str = "model") -> str:
     return value if isinstance(value, str) else str(path)
 
 
-def settings_table(settings: SettingsLike | None) -> dict[str, Any]:
-    """Return settings as a table of plain values, whichever way they were given."""
-    from alembert.settings import as_table, read_toml
-
+def settings_table(settings: SettingsLike | None, path: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return settings as a table of plain values, whichever way they were given; `path` is where old names look for it."""
     if settings is None:
         return {}
     if isinstance(settings, Mapping):
-        return dict(settings)
+        return rename_old_keys(settings, "`settings`", path)
     if is_dataclass(settings) and not isinstance(settings, type):
         return as_table(settings)
     if isinstance(settings, str | PathLike):
-        return read_toml(Path(settings))
+        return rename_old_keys(read_toml(Path(settings)), str(settings), path)
     raise BadSetting(
         f"`settings` is a {type(settings).__name__}; expected a dict, the path of a TOML file, or a settings dataclass."
     )
-
-
-def drop_none(**arguments: Any) -> dict[str, Any]:
-    """Return the arguments that were given."""
-    return {name: value for name, value in arguments.items() if value is not None}
 
 
 def progress_bar(shown: bool) -> ProgressBar:

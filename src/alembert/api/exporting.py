@@ -12,13 +12,13 @@ from alembert.api.arguments import (
     SettingsLike,
     StrPath,
     check_arguments,
-    drop_none,
     files_by_task,
     settings_table,
     to_path,
 )
 from alembert.api.inference import resolve_model_folder
 from alembert.errors import BadSetting
+from alembert.settings import drop_none
 from alembert.terminal import note
 
 if TYPE_CHECKING:
@@ -74,13 +74,13 @@ def export(
     the loss of score by int8 is measured; without it, the file of `calibrate` is used. For a multi-task model both are dicts
     with the names of the tasks. `format` is onnx, which every install can run, or openvino, which needs the extra of this
     name; if not given, the faster one on this machine. `int8=False` keeps floats. `speed` also measures how fast the model is
-    before and after. `settings` takes `limit` (points of score that int8 may cost), `rows` and `training_hashes`.
+    before and after. `settings` takes `max_score_loss` (points of score that int8 may cost), `calibration_rows` and `training_hashes`.
     """
     from alembert.compress.settings import ExportSettings
     from alembert.settings import apply_changes
 
     chosen = drop_none(format=format, precision=None if int8 else "fp32")
-    run_settings = apply_changes(ExportSettings(), settings_table(settings), "`settings`")
+    run_settings = apply_changes(ExportSettings(), settings_table(settings, ("export",)), "`settings`")
     run_settings = apply_changes(run_settings, chosen, "The arguments")
     folder = resolve_model_folder(model)
     names = export_tasks(folder, task)

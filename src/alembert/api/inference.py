@@ -16,7 +16,6 @@ from alembert.api.arguments import (
     SettingsLike,
     StrPath,
     check_arguments,
-    drop_none,
     model_name,
     progress_bar,
     settings_table,
@@ -27,6 +26,7 @@ from alembert.api.arguments import (
 )
 from alembert.errors import BadInput
 from alembert.infer.predictor import Predictor
+from alembert.settings import drop_none
 
 if TYPE_CHECKING:
     from alembert.infer.language_model import FilledMask, TextScore
@@ -243,15 +243,17 @@ def generate(
     """Continue a text with a language model that was trained with the objective causal or prefix.
 
     One prompt gives a tuple of `GeneratedText`, the best first; a list of prompts gives a list of tuples. `options` control
-    decoding: `method` (greedy, sample, beam), `temperature`, `top_k`, `top_p`, `beams`, `count`, `seed`, `no_repeat`,
+    decoding: `method` (greedy, sample, beam), `temperature`, `top_k`, `top_p`, `beams`, `count`, `seed`,
+    `no_repeat_ngram`,
     `length_penalty`, `repetition_penalty`.
     """
     from alembert.infer.language_model import generate_batch
-    from alembert.settings import apply_changes
+    from alembert.settings import apply_changes, rename_old_keys
     from alembert.tasks.decoding.settings import DecodeSettings
 
-    decoding = apply_changes(DecodeSettings(), settings_table(settings), "`settings`")
-    decoding = apply_changes(decoding, {**options, **drop_none(longest=max_new_tokens)}, "`generate`")
+    decoding = apply_changes(DecodeSettings(), settings_table(settings, ("decoding",)), "`settings`")
+    named = rename_old_keys(options, "`generate`", ("decoding",))
+    decoding = apply_changes(decoding, {**named, **drop_none(max_new_tokens=max_new_tokens)}, "`generate`")
     prompts = [prompt] if isinstance(prompt, str) else [_text(each) for each in _iterable(prompt, "prompt")]
     written = list(generate_batch(_predictor(model).language_model, prompts, decoding))
     return written[0] if isinstance(prompt, str) else written

@@ -18,7 +18,6 @@ from alembert.api.arguments import (
     SettingsLike,
     StrPath,
     check_arguments,
-    drop_none,
     files_by_task,
     model_name,
     progress_bar,
@@ -31,6 +30,7 @@ from alembert.api.arguments import (
 )
 from alembert.api.inference import resolve_model_folder
 from alembert.errors import AlreadyDone, BadInput, BadSetting
+from alembert.settings import drop_none
 
 if TYPE_CHECKING:
     from alembert.corpus.readers.contract import ReadOptions
@@ -125,11 +125,8 @@ def finetune(
     from alembert.train.finetune.settings import resolve_settings
 
     kinds = _kinds(task)
-    changes = {
-        **drop_none(epochs=epochs, seed=seed),
-        **drop_none(optimiser=None if learning_rate is None else {"rate": learning_rate}),
-        **drop_none(read=drop_none(text=_columns(text), label=label) or None),
-    }
+    optimiser, read = {"learning_rate": learning_rate}, {"text": _columns(text), "label": label}
+    changes = drop_none(epochs=epochs, seed=seed, optimiser=optimiser, read=read)
     run_settings, of_tasks = resolve_settings(kinds, {_SETTINGS: settings_table(settings), _ARGUMENTS: changes})
     given_files = {"train": train, "dev": dev, "data": data}
     files = _data(given_files, split, {name: each.reading for name, each in of_tasks.items()})
@@ -168,10 +165,8 @@ def pretrain(
     from alembert.train.pretrain.recipes import choose_recipe, resolve_recipe
 
     start = None if model is None else model_name(model)
-    changes = {
-        **drop_none(hours=hours, tokens=tokens, steps=steps, seed=seed),
-        **drop_none(optimiser=None if learning_rate is None else {"rate": learning_rate}),
-    }
+    optimiser = {"learning_rate": learning_rate}
+    changes = drop_none(hours=hours, tokens=tokens, steps=steps, seed=seed, optimiser=optimiser)
     layers = {_SETTINGS: settings_table(settings), _ARGUMENTS: changes}
     run_settings = resolve_recipe(recipe or choose_recipe(start), layers, chosen=recipe is not None)
     vocabulary = None if tokenizer is None else to_path(tokenizer, "tokenizer")
@@ -307,7 +302,7 @@ def _distill_settings(
     name = check_preset(preset or str(table.pop("preset", "fast")))
     table.pop("preset", None)
     settings = apply_changes(get_preset(name, read_task(teacher, task).kind), table, _SETTINGS)
-    changes = drop_none(seed=seed, prediction=None if epochs is None else {"epochs": epochs})
+    changes = drop_none(seed=seed, prediction={"epochs": epochs})
     return apply_changes(settings, changes, _ARGUMENTS)
 
 

@@ -25,6 +25,7 @@ from alembert.artifact.json_files import (
     to_json_bytes,
 )
 from alembert.errors import BadFile, BadSetting
+from alembert.settings import rename_old_keys
 
 FORMAT = 1
 _LIBRARIES = ("torch", "tokenizers", "safetensors", "numpy", "pyarrow", "lxml", "openvino", "nncf", "rjieba")
@@ -144,7 +145,8 @@ def list_differences(old: Manifest, new: Manifest) -> list[str]:
 
 def _identity(manifest: Manifest) -> dict[tuple[str, ...], str]:
     inputs = {str(number): item.sha256 for number, item in enumerate(manifest.inputs, start=1)}
-    return _flat({"kind": manifest.kind, "seed": manifest.seed, "config": manifest.config, "inputs": inputs})
+    config = rename_old_keys(manifest.config)
+    return _flat({"kind": manifest.kind, "seed": manifest.seed, "config": config, "inputs": inputs})
 
 
 def _flat(value: Any, place: tuple[str, ...] = ()) -> dict[tuple[str, ...], str]:

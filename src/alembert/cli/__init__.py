@@ -1,47 +1,101 @@
 """The `alembert` command: one file per verb, each a thin layer over a function of the same name.
 
-Verb files import what they need inside the function, so that `alembert --help` stays fast and loads no torch.
-Data goes to stdout, notes and progress to stderr; `output` has the exit codes.
+The file of a verb is loaded when the verb is called, so that `alembert --help` stays fast. Verb files import at their
+top; only what loads torch is imported inside the function that needs it, so that `alembert VERB --help` works, and works
+fast, without torch. Data goes to stdout, notes and progress to stderr; `output` has the exit codes.
 """
 
 import io
 import os
 import sys
 import warnings
-from collections.abc import Sequence
-from copy import copy
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import import_module
+from typing import Any, Final
 
 import typer
+from typer.core import TyperGroup
 from typer.exceptions import TyperException
+from typer.main import get_command
 
 from alembert import __version__
-from alembert.cli import (
-    annotate,
-    augment,
-    bench,
-    convert,
-    corpus,
-    demo,
-    distill,
-    doctor,
-    embed,
-    evaluate,
-    export,
-    fill,
-    finetune,
-    generate,
-    inspect,
-    output,
-    predict,
-    pretrain,
-    score,
-    vocab,
-)
+from alembert.cli import output
+from alembert.cli.command import VerbCommand
 from alembert.errors import AlreadyDone, Interrupted, UserError
 from alembert.terminal import note, say, say_all
 
+COMMANDS: Final = {
+    "demo": "Run every step on an embedded sample.",
+    "doctor": "Show what this machine can do, what was chosen and why.",
+    "corpus": "Build a corpus from raw files, and look at it.",
+    "vocab": "Learn, extend, prune and evaluate vocabularies.",
+    "pretrain": "Pre-train a model from scratch, or adapt one to your text.",
+    "finetune": "Fine-tune a model for one task or several.",
+    "distill": "Distil a small student from a teacher.",
+    "augment": "Augment labelled examples by replacing words.",
+    "evaluate": "Score a fine-tuned model on labelled files.",
+    "embed": "Train embedding models, embed texts and search them.",
+    "export": "Export a fine-tuned model to run without torch.",
+    "convert": "Convert old .bin weights to safetensors.",
+    "predict": "Predict with a fine-tuned model.",
+    "fill": "Fill the masks of a text.",
+    "generate": "Continue texts with a causal language model.",
+    "score": "Compute the log probability and perplexity of texts.",
+    "annotate": "Annotate documents with fine-tuned models.",
+    "bench": "Measure the speed of a fine-tuned model.",
+    "inspect": "Look inside tokenizers, training data and errors.",
+}
+"""What `alembert --help` lists, in the order of a model's life: the name of each verb, which is that of its file."""
+
+
+class LazyCommands(Mapping[str, Any]):
+    """The commands by their names; each is loaded when it is asked for."""
+
+    def __getitem__(self, name: str) -> Any:
+        return _load_command(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+
+@cache
+def _load_command(name: str) -> Any:
+    if name not in COMMANDS:
+        raise KeyError(name)
+    module = import_module(f"alembert.cli.{name}")
+    verbs = getattr(module, "app", None)
+    if verbs is None:
+        verbs = typer.Typer(add_completion=False, rich_markup_mode=None)
+        verbs.command(name, cls=VerbCommand)(getattr(module, name))
+    command = get_command(verbs)
+    command.name = name
+    return command
+
+
+class LazyGroup(TyperGroup):
+    """A group that knows the names and helps of its commands, and loads the one that is called."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = LazyCommands()  # type: ignore[assignment]
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """List the names without loading anything."""
+        return list(COMMANDS)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands of `--help`."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
 app = typer.Typer(
     name="alembert",
+    cls=LazyGroup,
     help="The whole life of a domain BERT: vocabulary, pre-training, fine-tuning, distillation, fast CPU inference.",
     no_args_is_help=True,
     add_completion=False,
@@ -49,25 +103,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("demo")(demo.demo)
-app.command("doctor")(doctor.doctor)
-app.add_typer(corpus.app, name="corpus")
-app.add_typer(vocab.app, name="vocab")
-app.command("pretrain")(pretrain.pretrain)
-app.command("finetune")(finetune.finetune)
-app.command("distill")(distill.distill)
-app.command("augment")(augment.augment)
-app.command("evaluate")(evaluate.evaluate)
-app.add_typer(embed.app, name="embed")
-app.command("export")(export.export)
-app.command("convert")(convert.convert)
-app.command("predict")(predict.predict)
-app.command("fill")(fill.fill)
-app.command("generate")(generate.generate)
-app.command("score")(score.score)
-app.command("annotate")(annotate.annotate)
-app.command("bench")(bench.bench)
-app.add_typer(inspect.app, name="inspect")
 
 
 def _show_version(wanted: bool) -> None:
@@ -88,8 +123,7 @@ def run(arguments: list[str] | None = None) -> int:
     try:
         if arguments is None:
             _prepare_streams()
-        words = sys.argv[1:] if arguments is None else arguments
-        code = int(_app_for(words)(args=words, prog_name="alembert", standalone_mode=False) or 0)
+        code = int(app(args=arguments, prog_name="alembert", standalone_mode=False) or 0)
         sys.stdout.flush()  # here, where a closed pipe is understood
         return code
     except AlreadyDone as done:
@@ -111,17 +145,6 @@ def run(arguments: list[str] | None = None) -> int:
         return 0
 
 
-def _app_for(words: Sequence[str]) -> typer.Typer:
-    """Leave out all verbs but the one that was called: reading the options of the others takes a tenth of a start."""
-    commands = [each for each in app.registered_commands if each.name in words[:1]]
-    groups = [each for each in app.registered_groups if each.name in words[:1]]
-    if not (commands or groups):
-        return app
-    chosen = copy(app)
-    chosen.registered_commands, chosen.registered_groups = commands, groups
-    return chosen
-
-
 def _prepare_streams() -> None:
     """Show what a terminal cannot, and the library's warnings, instead of failing on them."""
     for stream in (sys.stdout, sys.stderr):
@@ -138,7 +161,7 @@ def _refuse_command(problem: TyperException) -> int:
     sentence = " ".join(message.split()).rstrip(".")
     context = getattr(problem, "ctx", None)
     command = "alembert" if context is None else context.command_path
-    return _refuse(f"{sentence}. See `{command} --help`.")
+    return _refuse(f"{sentence}{'' if sentence.endswith('?') else '.'} See `{command} --help`.")
 
 
 def _refuse(sentence: str) -> int:

@@ -3,36 +3,44 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from alembert.cli.options import (
     MODEL_HELP,
+    OUTPUT_PANEL,
+    Assignments,
+    ConfigFile,
     Device,
     MinPrecision,
     MinScore,
-    RayAddress,
+    Overwrite,
+    RayRunOptions,
     RunOn,
-    WorkerCpus,
     find_model,
     resolve_cluster,
     withheld_note,
 )
 from alembert.cli.output import SET_ASIDE
-from alembert.terminal import note
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from alembert.infer.annotate import AnnotateSettings
-    from alembert.infer.annotate_chunks import RayExecutor
-    from alembert.infer.annotate_pipeline import Pipeline
-    from alembert.infer.stream_job import StreamRun
-    from alembert.workers.ray import RayCluster
+from alembert.corpus.fetch import check_inputs
+from alembert.errors import BadSetting
+from alembert.hub import is_hub_id
+from alembert.infer import annotate as verb
+from alembert.infer.annotate import AnnotateSettings
+from alembert.infer.annotate_chunks import RayExecutor
+from alembert.infer.annotate_pipeline import Pipeline
+from alembert.infer.engines import choose_device
+from alembert.infer.stream_job import StreamRun
+from alembert.settings import apply_layers, read_layers, split_table
+from alembert.tasks.files import has_task
+from alembert.terminal import ProgressBar, note, note_set_aside, print_json, say
+from alembert.text.lexicon import parse_lexicon_options
+from alembert.workers.ray import RayCluster
 
 
 def annotate(
@@ -67,38 +75,26 @@ def annotate(
         list[str] | None,
         typer.Option(metavar="LABEL=FILE", help="Terms to find where the models find no entity; may be repeated."),
     ] = None,
-    text: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="COLUMN", help="Column of the text in tables and JSON; that of the training if not given."
-        ),
-    ] = None,
-    config: Annotated[Path | None, typer.Option(metavar="FILE", help="TOML file with all other settings.")] = None,
-    device: Device = "auto",
     on: RunOn = "local",
     workers: Annotated[
         int | None,
-        typer.Option(min=1, max=65536, help="Number of workers on Ray; if not given, as many as there are CPUs for."),
+        typer.Option(min=1, max=65536, help="Workers on Ray; by default as many as there are CPUs for."),
     ] = None,
-    worker_cpus: WorkerCpus = None,
-    ray_address: RayAddress = None,
-    overwrite: Annotated[
-        bool,
-        typer.Option("--overwrite", help="Replace annotations that other models, inputs or settings made."),
+    overwrite: Overwrite = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the counts as one JSON object.", rich_help_panel=OUTPUT_PANEL)
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the counts as one JSON object.")] = False,
+    config: ConfigFile = None,
+    assignments: Assignments = None,
+    device: Device = "auto",
 ) -> None:
-    """Annotate documents, each exactly once; to resume a stopped run, repeat the command."""
-    settings = _settings(config, {} if format is None else {"format": format}, tuple(text or ()))
+    """Annotate documents with fine-tuned models. To resume a stopped run, repeat the command."""
+    layers = read_layers(config, assignments, {"format": format})
+    ray, layers = split_table(RayRunOptions(), "run", layers)
+    settings = apply_layers(AnnotateSettings(), layers)
     models, files = _split_models(model, inputs)
-    from alembert.corpus.fetch import check_inputs
-    from alembert.errors import BadSetting
-    from alembert.infer import annotate as verb
-    from alembert.infer.engines import choose_device
-    from alembert.terminal import ProgressBar
-    from alembert.text.lexicon import parse_lexicon_options
 
-    cluster = resolve_cluster(on, workers, worker_cpus, ray_address)
+    cluster = resolve_cluster(on, workers, ray)
     if workers and not cluster:
         raise BadSetting("`--workers` is for a cluster, here the model has all cores: add --on ray, or leave it out.")
     check_inputs(files)
@@ -125,31 +121,17 @@ def _open_pipeline(
     models: Sequence[Path], options: Mapping[str, Any], cluster: RayCluster | None
 ) -> tuple[Pipeline, RayExecutor | None]:
     """Open the models here, and say where they compute; a cluster opens them itself, and here they only say what they are."""
-    from alembert.infer.annotate_pipeline import Pipeline
 
     if cluster is None:
         return Pipeline.open(models, **options), None
-    from alembert.infer.annotate_chunks import RayExecutor
 
     opener = partial(Pipeline.open, [path.absolute() for path in models], **options)
     gpus = 0 if options["device"] == "cpu" else 1
     return Pipeline.open(models, **{**options, "device": "cpu"}), RayExecutor(replace(cluster, gpus=gpus), opener)
 
 
-def _settings(config: Path | None, given: Mapping[str, Any], text: tuple[str, ...]) -> AnnotateSettings:
-    """Read the file of settings, and let the flags have the last word."""
-    from alembert.infer.annotate import AnnotateSettings
-    from alembert.settings import apply_changes, read_toml
-
-    settings = apply_changes(AnnotateSettings(), read_toml(config), str(config)) if config else AnnotateSettings()
-    settings = apply_changes(settings, given, "The command line")
-    return replace(settings, read=replace(settings.read, text=text)) if text else settings
-
-
 def _split_models(model: str, rest: Sequence[str]) -> tuple[list[Path], list[str]]:
     """Part models from inputs: the first path is a model, and so are the models that follow it."""
-    from alembert.hub import is_hub_id
-    from alembert.tasks.files import has_task
 
     count = 0
     while count < len(rest) and (is_hub_id(rest[count]) or has_task(Path(rest[count]))):
@@ -158,7 +140,6 @@ def _split_models(model: str, rest: Sequence[str]) -> tuple[list[Path], list[str
 
 
 def _print_outcome(out: Path, result: StreamRun, *, as_json: bool) -> None:
-    from alembert.terminal import note_set_aside, print_json, say
 
     counts = result.manifest.counts
     note_set_aside(out / "set-aside.jsonl", counts)

@@ -3,25 +3,51 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from alembert.cli.options import Delimiter, LabelColumn, Types, find_model, single_label_column
+from alembert.cli.options import (
+    DATA_PANEL,
+    OUTPUT_PANEL,
+    AsJson,
+    Assignments,
+    ConfigFile,
+    Device,
+    Overwrite,
+    find_model,
+)
 from alembert.cli.output import SET_ASIDE
+from alembert.corpus.fetch import fetch_to_temporary_folder
+from alembert.corpus.inputs import expand_patterns, list_input_files
+from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadFile, BadSetting
+from alembert.hardware.torch_settings import resolve_device
+from alembert.infer.task_model import TaskModel
+from alembert.settings import apply_layers, read_layers, split_table
+from alembert.tasks.example import ReadResult
+from alembert.tasks.files import has_task, read_task
+from alembert.tasks.task import AnyTask, get_task_class
+from alembert.terminal import ProgressBar, escape_controls, note, print_json
+from alembert.text.lexicon import parse_lexicon_option, read_lexicon
+from alembert.train.augment.settings import AugmentSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from alembert.corpus.readers.contract import ReadOptions
     from alembert.files.checkpoint import Checkpoint
-    from alembert.tasks.example import ReadResult
-    from alembert.tasks.task import AnyTask
     from alembert.train.augment.augment import AugmentResult
 
 _SHOWN = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class AugmentRunOptions:
+    """What a run of `augment` is told beside its settings."""
+
+    words: str | None = None
+    """Another model, with a masked LM head, that proposes the words; none: the model itself."""
 
 
 def augment(
@@ -29,58 +55,68 @@ def augment(
         str,
         typer.Argument(
             metavar="MODEL",
-            help="A checkpoint folder, fine-tuned or not, or hub:organisation/name; it gives candidates.",
+            help="A checkpoint folder, fine-tuned or not, or hub:organisation/name; it proposes words.",
         ),
     ],
-    train: Annotated[list[str], typer.Option(metavar="FILE", help="Labelled examples to augment; may be repeated.")],
-    out: Annotated[Path, typer.Option(metavar="FILE", help="Where the examples go: augmented.jsonl.")],
+    train: Annotated[
+        list[str],
+        typer.Option(metavar="FILE", help="Labelled examples; may be repeated.", rich_help_panel=DATA_PANEL),
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(
+            metavar="FILE", help="File to write the examples to: augmented.jsonl.", rich_help_panel=OUTPUT_PANEL
+        ),
+    ],
     *,
-    copies: Annotated[int, typer.Option(min=1, help="Copies of each example.")] = 10,
-    rate: Annotated[float, typer.Option(help="Chance of each word to be replaced.")] = 0.4,
-    candidates: Annotated[int, typer.Option(min=1, help="Words that one may be replaced by.")] = 15,
-    entities: Annotated[float, typer.Option(help="Chance of each entity to be replaced by another of its type.")] = 0.0,
-    dictionary: Annotated[
-        list[str] | None,
-        typer.Option(metavar="TYPE=FILE", help="Names of entities of a type, for --entities; may be repeated."),
-    ] = None,
-    words: Annotated[
-        str | None,
-        typer.Option(metavar="FOLDER", help="Another model, with a masked LM, to give candidates."),
-    ] = None,
     task: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="The task of the examples, if the model has none, or several."),
+        typer.Option(
+            metavar="NAME",
+            help="Task of the examples, if the model has none or several.",
+            rich_help_panel=DATA_PANEL,
+        ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Decides about all chance.")] = 0,
-    text: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMN", help="Column of the text; two make pairs.")
+    dictionary: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TYPE=FILE",
+            help="Names of entities of a type, for --entities; may be repeated.",
+            rich_help_panel=DATA_PANEL,
+        ),
     ] = None,
-    label: LabelColumn = None,
-    delimiter: Delimiter = None,
-    types: Types = None,
+    copies: Annotated[
+        int | None, typer.Option(min=1, help="Copies of each example; 10.", rich_help_panel="Augmentation")
+    ] = None,
+    entities: Annotated[
+        float | None,
+        typer.Option(
+            help="Probability that an entity is replaced by another of its type; 0.", rich_help_panel="Augmentation"
+        ),
+    ] = None,
     originals: Annotated[
-        bool, typer.Option("--originals/--no-originals", help="Write the originals first, as they are.")
+        bool,
+        typer.Option("--originals/--no-originals", help="Write the originals first.", rich_help_panel=OUTPUT_PANEL),
     ] = True,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda ...")] = "auto",
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file of this name.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the counts as one JSON object.")] = False,
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+    assignments: Assignments = None,
+    device: Device = "auto",
 ) -> None:
-    """Augment labelled examples as TinyBERT does: words replaced by others that fit, labels carried along.
+    """Augment labelled examples as TinyBERT does: replace words by others that fit, and keep the labels.
 
     alembert augment work/ner --train train.tsv --copies 10 --out augmented.jsonl
     """
-    from alembert.corpus.fetch import fetch_to_temporary_folder
-    from alembert.corpus.inputs import expand_patterns, list_input_files
-    from alembert.corpus.readers.contract import ReadOptions
-    from alembert.terminal import ProgressBar, note
-    from alembert.text.lexicon import parse_lexicon_option, read_lexicon
     from alembert.train.augment.augment import augment as run
     from alembert.train.augment.augment import write_augmented
-    from alembert.train.augment.settings import AugmentSettings
 
-    settings = AugmentSettings(copies=copies, rate=rate, candidates=candidates, entities=entities, seed=seed)
-    if dictionary and not entities:
-        raise BadSetting("--dictionary names entities for --entities, which is 0. Give a chance, such as 0.3.")
+    layers = read_layers(config, assignments, {"copies": copies, "entity_probability": entities})
+    run_options, layers = split_table(AugmentRunOptions(), "run", layers)
+    options, layers = split_table(ReadOptions(), "read", layers)
+    settings = apply_layers(AugmentSettings(), layers)
+    if dictionary and not settings.entity_probability:
+        raise BadSetting("--dictionary names entities for --entities, which is 0. Give a probability, such as 0.3.")
     given = expand_patterns(fetch_to_temporary_folder(train))
     files = list_input_files(given)
     _check_out(out, files.paths, overwrite=overwrite)
@@ -88,13 +124,10 @@ def augment(
         read_lexicon(path, kind)
         for kind, path in (parse_lexicon_option(each, "dictionary") for each in dictionary or ())
     ]
-    options = ReadOptions(
-        text=tuple(text or ()), label=single_label_column(label), delimiter=delimiter, types=tuple(types or ())
-    )
     checkpoint, known, reading = _open_examples(model, task, files.paths, options, device)
     reading = _with_unknown_marked(known, reading, given)
-    if words is not None:
-        checkpoint = _open_checkpoint(words, device)
+    if run_options.words is not None:
+        checkpoint = _open_checkpoint(run_options.words, device)
     with ProgressBar(sys.stderr) as bar:
         made = run(checkpoint, known, reading.examples, settings, lexicons=lexicons, tell=bar.show)
     write_augmented(out, known, (*(reading.examples if originals else ()), *made.examples))
@@ -121,11 +154,7 @@ def _open_examples(
     model: str, name: str | None, files: Sequence[Path], options: ReadOptions, device: str
 ) -> tuple[Checkpoint, AnyTask, ReadResult[Any]]:
     """Open the model, and read the examples of its task; of a model without one, of the task that is named."""
-    from alembert.hardware.torch_settings import resolve_device
     from alembert.infer.engine_torch import TorchEngine
-    from alembert.infer.task_model import TaskModel
-    from alembert.tasks.files import has_task, read_task
-    from alembert.tasks.task import get_task_class
 
     folder = find_model(model)
     if has_task(folder):
@@ -150,9 +179,6 @@ def _open_examples(
 
 def _with_unknown_marked(task: AnyTask, reading: ReadResult[Any], sources: Sequence[Path]) -> ReadResult[Any]:
     """Let the task mark what the files leave open: copies are to train on, and one file does not tell it any more."""
-    from dataclasses import replace
-
-    from alembert.terminal import note
 
     examples, notes = task.mark_unknown(reading.examples, task.settings, sources)
     for sentence in notes:
@@ -169,7 +195,6 @@ def _require_examples(reading: ReadResult[Any]) -> ReadResult[Any]:
 
 def _open_checkpoint(folder: str | Path, device: str) -> Checkpoint:
     from alembert.files import checkpoint as checkpoints
-    from alembert.hardware.torch_settings import resolve_device
 
     found = checkpoints.open(folder)
     found.model.to(resolve_device(device))
@@ -177,7 +202,6 @@ def _open_checkpoint(folder: str | Path, device: str) -> Checkpoint:
 
 
 def _print(made: AugmentResult, originals: Sequence[Any], out: Path, as_json: bool) -> None:
-    from alembert.terminal import escape_controls, print_json
 
     if as_json:
         print_json({"out": str(out), **made.counts})

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from alembert.cli.options import MODEL_HELP, Device, find_model
 from alembert.cli.output import SET_ASIDE
-
-if TYPE_CHECKING:
-    from alembert.infer.bench import Benchmark, ModelTiming
-    from alembert.inspect.tables import Cell, Table
+from alembert.corpus.fetch import fetch_to_temporary_folder
+from alembert.corpus.readers.contract import ReadOptions
+from alembert.infer import bench as verb
+from alembert.infer.bench import PERCENTILES, Benchmark, ModelTiming
+from alembert.inspect.tables import Cell, Table
+from alembert.terminal import ProgressBar, escape_controls, note, print_json
 
 
 def bench(
@@ -36,10 +38,6 @@ def bench(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Measure documents/s, tokens/s and the time of single texts, beside peers with the same weights."""
-    from alembert.corpus.fetch import fetch_to_temporary_folder
-    from alembert.corpus.readers.contract import ReadOptions
-    from alembert.infer import bench as verb
-    from alembert.terminal import ProgressBar, note, print_json
 
     folder = find_model(model)
     options = ReadOptions(text=tuple(text or ()))
@@ -59,7 +57,6 @@ def bench(
 
 
 def _print(found: Benchmark) -> None:
-    from alembert.terminal import escape_controls
 
     print(escape_controls(f"{found.model}, task {found.task}, {found.engine}, on {', '.join(found.files)}"))
     for line in _table(found).lines():
@@ -70,8 +67,6 @@ def _print(found: Benchmark) -> None:
 
 
 def _table(found: Benchmark) -> Table:
-    from alembert.infer.bench import PERCENTILES
-    from alembert.inspect.tables import Table
 
     rows: list[tuple[Cell, ...]] = [_row("this model", found.own, "")]
     if found.beside:
@@ -83,7 +78,6 @@ def _table(found: Benchmark) -> Table:
 
 
 def _row(name: str, measured: ModelTiming, factor: str) -> tuple[Cell, ...]:
-    from alembert.infer.bench import PERCENTILES
 
     single = (f"{1000 * measured.latency.percentile(share / 100):.1f}" for share in PERCENTILES)
     speed = measured.speed

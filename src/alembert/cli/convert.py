@@ -5,6 +5,10 @@ from typing import Annotated
 
 import typer
 
+from alembert.extras import TRAINING, require
+from alembert.tasks.files import forget_training
+from alembert.terminal import escape_controls, print_json
+
 
 def convert(
     source: Annotated[
@@ -35,8 +39,6 @@ def convert(
             raise typer.BadParameter("--family and --architecture cannot be used with --forget-training")
         _forget_training(Path(source), out, overwrite=overwrite, as_json=as_json)
         return
-    from alembert.extras import TRAINING, require
-    from alembert.terminal import print_json
 
     require("Converting weights", *TRAINING)
     from alembert.files import convert as converting
@@ -57,8 +59,6 @@ def convert(
 
 
 def _forget_training(source: Path, out: Path, *, overwrite: bool, as_json: bool) -> None:
-    from alembert.tasks.files import forget_training
-    from alembert.terminal import escape_controls, print_json
 
     forget_training(source, out, overwrite=overwrite)
     if as_json:

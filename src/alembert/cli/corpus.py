@@ -6,34 +6,43 @@ What `alembert corpus show` prints: tables that fit 80 columns, histograms as ba
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
-from alembert.cli.options import RayAddress, RunOn, WorkerCpus, resolve_cluster
+from alembert.artifact import Manifest, atomic_write
+from alembert.cli.command import VerbCommand
+from alembert.cli.options import OUTPUT_PANEL, Assignments, ConfigFile, Overwrite, RayRunOptions, RunOn, resolve_cluster
 from alembert.cli.output import SET_ASIDE
-from alembert.terminal import note, say, stdout_console
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from rich.console import Console
-    from rich.text import Text
-
-    from alembert.artifact import Manifest
-    from alembert.corpus.build import LexiconFiles
-    from alembert.corpus.settings import BuildSettings
-    from alembert.corpus.statistics import CorpusStatistics, Histogram
-    from alembert.corpus.store import CorpusDocument
-
+from alembert.corpus import build as verb
+from alembert.corpus.build import LexiconFiles
+from alembert.corpus.build_ray import ray_executor
+from alembert.corpus.settings import BuildSettings
+from alembert.corpus.statistics import (
+    READ_COUNT_NAMES,
+    CorpusStatistics,
+    Histogram,
+    compute_statistics,
+    make_document_record,
+)
+from alembert.corpus.statistics import sample_documents as pick
+from alembert.corpus.store import Corpus, CorpusDocument
+from alembert.errors import BadFile
+from alembert.inspect.corpus_page import render_corpus_page
+from alembert.settings import apply_layers, read_layers, split_table
+from alembert.terminal import ProgressBar, note, print_json, say, stdout_console
+from alembert.text.lexicon import parse_lexicon_options
 
 app = typer.Typer(help="Build a corpus from raw files, and look at it.", no_args_is_help=True, rich_markup_mode=None)
 
 
-@app.command("build")
+@app.command("build", cls=VerbCommand)
 def build(
     files: Annotated[
         list[str],
@@ -45,40 +54,37 @@ def build(
         list[str] | None,
         typer.Option(metavar="LABEL=FILE", help="Terms to find as entities of this label; may be repeated."),
     ] = None,
-    format: Annotated[  # noqa: A002
-        str | None, typer.Option(help="Format of all files, if it is not to be recognised.")
+    stop_terms: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Terms that are not entities, one a line.")
     ] = None,
-    encoding: Annotated[str | None, typer.Option(help="Encoding of all files, if it is not to be recognised.")] = None,
-    language: Annotated[
-        str | None, typer.Option(metavar="CODES", help="Keep only these languages, such as en,zh.")
-    ] = None,
-    stop: Annotated[Path | None, typer.Option(metavar="FILE", help="Terms that are not entities, one a line.")] = None,
-    keep: Annotated[
+    keep_terms: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Terms that are entities although a stop list has them."),
     ] = None,
-    workers: Annotated[
-        int | None, typer.Option(min=1, max=1024, help="Processes; as many as CPUs if not given.")
+    language: Annotated[
+        str | None, typer.Option(metavar="CODES", help="Keep only these languages, such as en,zh.")
     ] = None,
+    workers: Annotated[int | None, typer.Option(min=1, max=1024, help="Processes; by default as many as CPUs.")] = None,
     on: RunOn = "local",
-    worker_cpus: WorkerCpus = None,
-    ray_address: RayAddress = None,
-    config: Annotated[Path | None, typer.Option(metavar="FILE", help="TOML file with all other settings.")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a corpus that was built otherwise.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the counts as one JSON object.")] = False,
+    overwrite: Overwrite = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the counts as one JSON object.", rich_help_panel=OUTPUT_PANEL)
+    ] = False,
+    config: ConfigFile = None,
+    assignments: Assignments = None,
 ) -> None:
-    """Read, clean and annotate files; goes on where it was stopped."""
-    from alembert.corpus import build as verb
-    from alembert.corpus.build_ray import ray_executor
-    from alembert.terminal import ProgressBar
-
-    cluster = resolve_cluster(on, workers, worker_cpus, ray_address)
+    """Read, clean and annotate files. To resume a stopped run, repeat the command."""
+    codes = [code.strip() for code in (language or "").split(",") if code.strip()]
+    layers = read_layers(config, assignments, {"clean": {"languages": codes or None}})
+    options, layers = split_table(RayRunOptions(), "run", layers)
+    settings = apply_layers(BuildSettings(), layers)
+    cluster = resolve_cluster(on, workers, options)
     with ProgressBar(sys.stderr) as bar:
         result = verb.build(
             files,
             out,
-            lexicon_files=_lexicon_files(lexicon or [], stop, keep),
-            settings=_settings(config, format, encoding, language),
+            lexicon_files=LexiconFiles(lexicons=parse_lexicon_options(lexicon or []), stop=stop_terms, keep=keep_terms),
+            settings=settings,
             workers=workers,
             executor_factory=partial(ray_executor, cluster) if cluster else None,
             overwrite=overwrite,
@@ -94,34 +100,6 @@ def build(
         raise typer.Exit(SET_ASIDE)
 
 
-def _settings(
-    config: Path | None,
-    format: str | None,  # noqa: A002
-    encoding: str | None,
-    language: str | None,
-) -> BuildSettings:
-    """Read the file of settings, and let the flags have the last word."""
-    import dataclasses
-
-    from alembert.corpus.settings import BuildSettings, read_build_settings
-
-    settings = read_build_settings(config) if config else BuildSettings()
-    changes: dict[str, Any] = {"format": format} if format else {}
-    if encoding:
-        changes["read"] = dataclasses.replace(settings.read, encoding=encoding)
-    if language:
-        codes = tuple(code.strip() for code in language.split(",") if code.strip())
-        changes["clean"] = dataclasses.replace(settings.clean, languages=codes)
-    return dataclasses.replace(settings, **changes)
-
-
-def _lexicon_files(options: list[str], stop: Path | None, keep: Path | None) -> LexiconFiles:
-    from alembert.corpus.build import LexiconFiles
-    from alembert.text.lexicon import parse_lexicon_options
-
-    return LexiconFiles(lexicons=parse_lexicon_options(options), stop=stop, keep=keep)
-
-
 def _encoding_notes(counts: Mapping[str, int]) -> Iterator[str]:
     """Say in one sentence which encodings were taken on evidence; those of Unicode need no guess."""
     start, end = "remark: read as ", ", which was recognised"
@@ -133,7 +111,7 @@ def _encoding_notes(counts: Mapping[str, int]) -> Iterator[str]:
     guessed = [f"{name} ({files:,})" for name, files in found.items() if not name.startswith("utf")]
     if guessed:
         yield (
-            f"the encoding of some files was guessed: {', '.join(guessed)}. If that is wrong, name it with --encoding."
+            f"the encoding of some files was guessed: {', '.join(guessed)}. If that is wrong, name it with --set read.encoding=NAME."
         )
 
 
@@ -143,7 +121,6 @@ def _repeated_id_notes(counts: Mapping[str, int]) -> Iterator[str]:
 
 
 def _print_outcome(out: Path, manifest: Manifest, *, as_json: bool) -> None:
-    from alembert.terminal import print_json
 
     counts = manifest.counts
     if as_json:
@@ -158,7 +135,7 @@ def _print_outcome(out: Path, manifest: Manifest, *, as_json: bool) -> None:
     print(f"See `alembert corpus show {out}`.")
 
 
-@app.command("show")
+@app.command("show", cls=VerbCommand)
 def show(
     corpus: Annotated[Path, typer.Argument(metavar="CORPUS", help="A corpus folder.")],
     sample: Annotated[int, typer.Option(min=0, max=1000, help="Print so many random documents too.")] = 0,
@@ -167,32 +144,20 @@ def show(
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a page with plots.")] = None,
 ) -> None:
     """Show what a corpus holds, and what was dropped and why."""
-    from alembert.corpus.statistics import compute_statistics
-    from alembert.corpus.statistics import sample_documents as pick
-    from alembert.corpus.store import Corpus
-    from alembert.terminal import print_json
 
     opened = Corpus.open(corpus)
     found = compute_statistics(opened)
     entries = pick(opened, sample, seed)
     if html:
-        from alembert.inspect.corpus_page import render_corpus_page
-
         _write(html, render_corpus_page(found, entries))
     if as_json:
-        from alembert.corpus.statistics import make_document_record
-
         record = found.as_json() | ({"sample": [make_document_record(entry) for entry in entries]} if sample else {})
         print_json(record, indent=2)
     else:
-        pass
-
         print_survey(found, entries)
 
 
 def _write(path: Path, text: str) -> None:
-    from alembert.artifact import atomic_write
-    from alembert.errors import BadFile
 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -210,7 +175,6 @@ _CONTENT_COUNTS = ("documents", "sentences", "words", "characters", "gold entiti
 
 def print_survey(survey: CorpusStatistics, entries: Sequence[CorpusDocument]) -> None:
     """Print a survey and a sample of documents."""
-    from alembert.corpus.statistics import READ_COUNT_NAMES
 
     console = stdout_console()
     _print_rows(console, "Read", survey.get_counts(READ_COUNT_NAMES))
@@ -230,7 +194,6 @@ def print_survey(survey: CorpusStatistics, entries: Sequence[CorpusDocument]) ->
 
 
 def _print_rows(console: Console, title: str, rows: Iterable[tuple[str, int]]) -> None:
-    from rich.table import Table
 
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(overflow="fold")
@@ -255,7 +218,6 @@ def _print_bars(console: Console, title: str, histogram: Histogram) -> None:
 
 
 def _print_labels(console: Console, survey: CorpusStatistics) -> None:
-    from rich.table import Table
 
     if not survey.labels:
         return
@@ -281,7 +243,6 @@ def _print_entry(console: Console, entry: CorpusDocument, labels: Sequence[str])
 
 def _coloured(entry: CorpusDocument, labels: Sequence[str]) -> Text:
     """Write the beginning of a text with each entity in the colour of its label."""
-    from rich.text import Text
 
     shown = "".join(char if char.isprintable() or char == "\n" else " " for char in entry.document.text[:_LONGEST_TEXT])
     text = Text(shown)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from alembert.demo import DemoStep
+from alembert import demo as steps
+from alembert.demo import DemoStep
+from alembert.terminal import escape_controls, print_json, say
 
 
 def demo(
@@ -17,8 +18,6 @@ def demo(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per step.")] = False,
 ) -> None:
     """Run the chain on the embedded sample and print what was done."""
-    from alembert import demo as steps
-    from alembert.terminal import escape_controls, print_json, say
 
     start = time.perf_counter()
     say("running the chain on the embedded sample ...")

@@ -3,25 +3,78 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from alembert.cli.options import Device, ForgetTraining, Overwrite, ScoresAsJson, ShowConfig, Types, find_model
+from alembert.cli.distill_compare import (
+    ComparisonFile,
+    comparison_folder,
+    drop_compare_types,
+    show_comparison,
+    train_controls,
+)
+from alembert.cli.finetune import show_scores
+from alembert.cli.options import (
+    DATA_PANEL,
+    OUTPUT_PANEL,
+    TRAINING_PANEL,
+    Assignments,
+    ConfigFile,
+    DevFiles,
+    Device,
+    LearningRate,
+    Overwrite,
+    ScoresAsJson,
+    Seeds,
+    ShowConfig,
+    TaskName,
+    TrainFiles,
+    UnsplitFiles,
+    find_model,
+)
 from alembert.cli.output import SET_ASIDE
+from alembert.corpus.fetch import fetch_to_temporary_folder
+from alembert.corpus.readers.contract import ReadOptions
+from alembert.errors import AlreadyDone
+from alembert.hardware.torch_settings import resolve_device
+from alembert.settings import apply_layers, read_layers, split_table, split_value, to_toml
+from alembert.tasks.files import read_task
+from alembert.terminal import ProgressBar, note, print_json, say_all
+from alembert.train.distill.settings import (
+    GENERAL_PRESETS,
+    PRESETS,
+    DistillSettings,
+    GeneralDistillSettings,
+    check_preset,
+    get_preset,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from alembert.cli.distill_compare import ComparisonFile
     from alembert.train.distill.general import GeneralDistillRunResult
-    from alembert.train.distill.settings import DistillSettings, GeneralDistillSettings
     from alembert.train.distill.stages import DistillJob
     from alembert.train.run import RunContext
 
-FileList = list[Path] | None
-ExampleFiles = list[str] | None
+Files = list[str] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DistillRunOptions:
+    """What a run of `distill` is told beside its settings."""
+
+    split: str | None = None
+    """Shares of training, development and test in the files of --data; none: 80/10/10."""
+    types: tuple[str, ...] = ()
+    """tag: entity types that files annotate, as "TYPE,TYPE" for all or "FILE=TYPE,TYPE" for one; others are ignored."""
+    vocabulary: str | None = None
+    """Folder of a tokenizer for a new student; only the teacher's predictions can then be distilled."""
+    words: str | None = None
+    """Folder of a masked LM that proposes the words of augmentation; none: the teacher."""
+    cache: str | None = None
+    """Folder for the teacher's outputs; none: a hidden folder beside the result."""
 
 
 def distill(
@@ -29,85 +82,86 @@ def distill(
         str | None,
         typer.Argument(
             metavar="TEACHER",
-            help="A fine-tuned model, or hub:organisation/name; with --corpus, one that is not fine-tuned.",
+            help="A fine-tuned model, or hub:organisation/name; with --corpus, a pre-trained one.",
         ),
     ] = None,
+    *,
     student: Annotated[
         str | None,
-        typer.Option(help="4x312 (layers x width), half (of the teacher's layers), or a folder."),
+        typer.Option(
+            help="4x312 (layers x hidden size), half (of the teacher's layers), or a folder.",
+            rich_help_panel=DATA_PANEL,
+        ),
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Where the student goes; run again to continue.")
-    ] = None,
-    *,
     corpus: Annotated[
-        FileList, typer.Option(metavar="INPUT", help="General stage: a Corpus folder, or files with text.")
+        list[Path] | None,
+        typer.Option(
+            metavar="INPUT",
+            help="General distillation: a Corpus folder, or files with text.",
+            rich_help_panel=DATA_PANEL,
+        ),
     ] = None,
-    train: Annotated[ExampleFiles, typer.Option(metavar="FILE", help="Task stage: examples to train on.")] = None,
-    dev: Annotated[
-        ExampleFiles, typer.Option(metavar="FILE", help="Examples to judge by; a part of --train if none.")
-    ] = None,
-    data: Annotated[ExampleFiles, typer.Option(metavar="FILE", help="Examples that are divided by --split.")] = None,
-    split: Annotated[
-        str | None, typer.Option(help="Shares of training, development and test in --data; 80/10/10.")
-    ] = None,
-    task: Annotated[str | None, typer.Option(metavar="NAME", help="Which task, if the teacher has several.")] = None,
-    types: Types = None,
-    vocabulary: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="A new student's own tokenizer; only answers are then taught."),
-    ] = None,
-    augment: Annotated[
-        int | None,
-        typer.Option(min=0, help="New texts made of each training example; the teacher labels them."),
-    ] = None,
+    train: TrainFiles = None,
+    dev: DevFiles = None,
+    data: UnsplitFiles = None,
+    task: TaskName = None,
     texts: Annotated[
-        FileList, typer.Option(metavar="INPUT", help="Plain text whose sentences the teacher labels as well.")
-    ] = None,
-    words: Annotated[
-        str | None,
-        typer.Option(metavar="FOLDER", help="A model with a masked LM that gives the words of --augment."),
+        list[Path] | None,
+        typer.Option(
+            metavar="INPUT", help="Plain text whose sentences the teacher labels too.", rich_help_panel=DATA_PANEL
+        ),
     ] = None,
     preset: Annotated[
         str | None,
-        typer.Option(help="fast (a student that begins as its teacher, in a few passes), or tinybert (as published)."),
+        typer.Option(
+            help="fast (the student starts from the teacher's layers) or tinybert (as published).",
+            rich_help_panel=TRAINING_PANEL,
+        ),
     ] = None,
-    start: Annotated[
-        str | None, typer.Option(help="How the student begins: auto, teacher (its layers) or scratch.")
+    epochs: Annotated[
+        float | None, typer.Option(help="Epochs of the prediction stage.", rich_help_panel=TRAINING_PANEL)
     ] = None,
-    epochs: Annotated[float | None, typer.Option(help="Task stage: passes that teach the answers.")] = None,
-    inside_epochs: Annotated[
+    intermediate_epochs: Annotated[
         float | None,
-        typer.Option(help="Task stage: passes before them that teach what happens inside; 0 for none."),
+        typer.Option(
+            help="Epochs of the stage before it, which distils layers; 0: none.", rich_help_panel=TRAINING_PANEL
+        ),
     ] = None,
-    hours: Annotated[float | None, typer.Option(help="General stage: length of the run by the clock.")] = None,
-    tokens: Annotated[str | None, typer.Option(help="General stage: length of the run in tokens: 500k, 20M.")] = None,
-    rate: Annotated[float | None, typer.Option(help="Highest learning rate, in the task stage of the answers.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Decides about all chance.")] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Train so many times, and report mean and spread.")] = 1,
+    learning_rate: LearningRate = None,
+    seeds: Seeds = 1,
     compare: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Train the student without distillation and without augmentation too; compare all on this file.",
+            help="Also train without distillation and without augmentation; compare all on this file.",
+            rich_help_panel=OUTPUT_PANEL,
         ),
     ] = None,
-    config: Annotated[Path | None, typer.Option(metavar="FILE", help="Settings in TOML, on top of the preset.")] = None,
-    cache: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Where what the teacher says is kept.")] = None,
-    device: Device = "auto",
-    forget_training: ForgetTraining = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Folder to write the student to.", rich_help_panel=OUTPUT_PANEL),
+    ] = None,
     overwrite: Overwrite = False,
-    show_config: ShowConfig = False,
     as_json: ScoresAsJson = False,
+    config: ConfigFile = None,
+    assignments: Assignments = None,
+    show_config: ShowConfig = False,
+    device: Device = "auto",
 ) -> None:
-    """Distil a small student from a teacher. A stopped run continues with the same command.
+    """Distil a small student from a teacher. To resume a stopped run, repeat the command.
 
-    With --corpus it is the general stage, on plain text; with --train or --data the stage for the teacher's task.
+    With --corpus the student learns on plain text; with --train or --data it learns the teacher's task.
     """
-    from alembert.cli.distill_compare import ComparisonFile, drop_compare_types
-    from alembert.settings import to_toml
-
-    given: dict[str, Any] = {"seed": seed, "student": None if start is None else {"start": start}}
+    rate = {"learning_rate": learning_rate}
+    stages = {
+        "intermediate": _stage_epochs(intermediate_epochs),
+        "prediction": {"epochs": epochs, "optimiser": rate},
+    }
+    layers = read_layers(config, assignments, {"optimiser": rate} if corpus else stages)
+    options, layers = split_table(DistillRunOptions(), "run", layers)
+    in_file, layers = split_value("fast", "preset", layers)
+    name = check_preset(preset or in_file)
+    place = _RunContextOptions(options.cache, device, overwrite)
     if corpus:
         _check_unused(
             "--corpus",
@@ -115,58 +169,51 @@ def distill(
                 "--train": train,
                 "--dev": dev,
                 "--data": data,
-                "--split": split,
                 "--task": task,
-                "--types": types or None,
-                "--augment": augment,
                 "--texts": texts,
-                "--words": words,
-                "--vocabulary": vocabulary,
                 "--epochs": epochs,
-                "--inside-epochs": inside_epochs,
+                "--intermediate-epochs": intermediate_epochs,
                 "--seeds": None if seeds == 1 else seeds,
                 "--compare": compare,
-                "--forget-training": forget_training or None,
+                "run.split": options.split,
+                "run.types": options.types or None,
+                "run.words": options.words,
+                "run.vocabulary": options.vocabulary,
             },
         )
-        given |= {"hours": hours, "tokens": _count(tokens), "optimiser": _table(rate=rate)}
-        general = _general_settings(preset, config, _present(given))
+        general = apply_layers(GENERAL_PRESETS[name](), layers)
         if show_config:
-            print(to_toml(general), end="")
+            _print_settings(general, options)
             return
-        found = _check_required(teacher, student, out)
-        _run_general(*found, corpus, general, _RunOptions(cache, device, overwrite), as_json)
+        _run_general(*_check_required(teacher, student, out), corpus, general, place, as_json)
         return
-    _check_unused("a task", {"--hours": hours, "--tokens": tokens})
-    given |= {
-        "augment": _table(copies=augment),
-        "intermediate": _epochs_table(inside_epochs),
-        "prediction": _table(epochs=epochs, optimiser=_table(rate=rate)),
-        "forget_training": forget_training or None,
-    }
     teacher = None if teacher is None else str(find_model(teacher))
-    settings = _task_settings(preset, config, _present(given), _teacher_task(teacher, task))
+    kind = _teacher_task(teacher, task)
+    settings = apply_layers(PRESETS[name]() if kind is None else get_preset(name, kind), layers)
     if show_config:
-        print(to_toml(settings), end="")
+        _print_settings(settings, options)
         return
     teacher, student, out = _check_required(teacher, student, out)
-    files = _task_files(train, dev, data, split)
-    own_types = drop_compare_types(types, compare, *files)
-    more = {"texts": tuple(texts or ()), "words": words, "vocabulary": vocabulary}
-    wish = _build_distillation(teacher, student, task, files, split, own_types, **more)
-    test = None if compare is None else ComparisonFile(compare, tuple(types or ()))
-    _run_task(wish, out, settings, seeds, _RunOptions(cache, device, overwrite), as_json, test=test)
+    files = _task_files(train, dev, data, options.split)
+    own_types = drop_compare_types(options.types, compare, *files)
+    vocabulary = None if options.vocabulary is None else Path(options.vocabulary)
+    more = {"texts": tuple(texts or ()), "words": options.words, "vocabulary": vocabulary}
+    job = _build_distillation(teacher, student, task, files, options.split, own_types, **more)
+    test = None if compare is None else ComparisonFile(compare, options.types)
+    _run_task(job, out, settings, seeds, place, as_json, test=test)
 
 
-class _RunOptions:
+def _print_settings(settings: Any, options: DistillRunOptions) -> None:
+    print(to_toml(settings), f"\n[run]\n{to_toml(options)}", sep="", end="")
+
+
+class _RunContextOptions:
     """Where a run computes and keeps things."""
 
-    def __init__(self, cache: Path | None, device: str, overwrite: bool) -> None:
-        self.cache, self.device, self.overwrite = cache, device, overwrite
+    def __init__(self, cache: str | None, device: str, overwrite: bool) -> None:
+        self.cache, self.device, self.overwrite = None if cache is None else Path(cache), device, overwrite
 
     def run_context(self, **told: Any) -> RunContext:
-        from alembert.hardware.torch_settings import resolve_device
-        from alembert.terminal import note, say_all
         from alembert.train.run import RunContext
 
         return RunContext(
@@ -185,16 +232,13 @@ def _check_required(teacher: str | None, student: str | None, out: Path | None) 
     return teacher, student, out
 
 
-def _task_files(
-    train: ExampleFiles, dev: ExampleFiles, data: ExampleFiles, split: str | None
-) -> tuple[list[Path], list[Path], list[Path]]:
+def _task_files(train: Files, dev: Files, data: Files, split: str | None) -> tuple[list[Path], list[Path], list[Path]]:
     """Return the files of the task stage as paths; those of a store or of stdin are copied here."""
-    from alembert.corpus.fetch import fetch_to_temporary_folder
 
     if not (train or data):
         raise typer.BadParameter("give --corpus for the general stage, or --train or --data for a task")
     if split is not None and not data:
-        raise typer.BadParameter("--split divides the files of --data, which was not given")
+        raise typer.BadParameter("run.split divides the files of --data, which was not given")
     return (
         fetch_to_temporary_folder(train or ()),
         fetch_to_temporary_folder(dev or ()),
@@ -207,61 +251,15 @@ def _check_unused(with_what: str, flags: dict[str, Any]) -> None:
         raise typer.BadParameter(f"{' and '.join(wrong)} cannot be used with {with_what}")
 
 
-def _count(tokens: str | None) -> int | None:
-    from alembert.cli.pretrain import parse_count
-
-    return None if tokens is None else parse_count(tokens)
-
-
-def _table(**values: Any) -> dict[str, Any] | None:
-    return _present(values) or None
-
-
-def _present(table: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in table.items() if value is not None}
-
-
-def _epochs_table(epochs: float | None) -> dict[str, Any] | None:
-    if epochs is None:
-        return None
-    return {"epochs": epochs, "skip": False} if epochs else {"skip": True}
-
-
-def _general_settings(preset: str | None, config: Path | None, changes: dict[str, Any]) -> GeneralDistillSettings:
-    from alembert.settings import apply_changes
-    from alembert.train.distill.settings import GENERAL_PRESETS
-
-    name, table = _read_preset(preset, config)
-    settings = GENERAL_PRESETS[name]()
-    return apply_changes(apply_changes(settings, table, str(config)), changes, "The command line")
+def _stage_epochs(epochs: float | None) -> dict[str, Any]:
+    """Return the changes for a number of epochs, of which 0 skips the stage."""
+    return {"skip": True} if epochs == 0 else {"epochs": epochs, "skip": None if epochs is None else False}
 
 
 def _teacher_task(teacher: str | None, task: str | None) -> str | None:
     """Find what the teacher was fine-tuned for; none: no teacher was given."""
-    from alembert.tasks.files import read_task
 
     return None if teacher is None else read_task(Path(teacher), task).kind
-
-
-def _task_settings(
-    preset: str | None, config: Path | None, changes: dict[str, Any], task: str | None
-) -> DistillSettings:
-    from alembert.settings import apply_changes
-    from alembert.train.distill.settings import PRESETS, get_preset
-
-    name, table = _read_preset(preset, config)
-    settings = PRESETS[name]() if task is None else get_preset(name, task)
-    return apply_changes(apply_changes(settings, table, str(config)), changes, "The command line")
-
-
-def _read_preset(preset: str | None, config: Path | None) -> tuple[str, dict[str, Any]]:
-    """Find the preset, of the command line or of the file, and what the file changes."""
-    from alembert.settings import read_toml
-    from alembert.train.distill.settings import check_preset
-
-    table = read_toml(config) if config else {}
-    in_file = str(table.pop("preset", "fast"))
-    return check_preset(preset or in_file), table
 
 
 def _build_distillation(
@@ -273,8 +271,6 @@ def _build_distillation(
     types: tuple[str, ...],
     **more: Any,
 ) -> DistillJob:
-    from alembert.corpus.readers.contract import ReadOptions
-    from alembert.tasks.files import read_task
     from alembert.train.distill.stages import DistillJob
     from alembert.train.finetune.data import DataFiles
 
@@ -290,10 +286,9 @@ def _run_general(
     out: Path,
     corpus: list[Path],
     settings: GeneralDistillSettings,
-    place: _RunOptions,
+    place: _RunContextOptions,
     as_json: bool,
 ) -> None:
-    from alembert.terminal import ProgressBar
     from alembert.train.distill.general import distill_general
     from alembert.train.distributed import is_first_process
 
@@ -305,9 +300,6 @@ def _run_general(
 
 
 def _show_general(done: GeneralDistillRunResult, out: Path, as_json: bool) -> None:
-    from dataclasses import asdict
-
-    from alembert.terminal import print_json
 
     if as_json:
         print_json({"folder": str(out), "before": done.before, "after": done.after, "run": asdict(done.done)})
@@ -323,15 +315,11 @@ def _run_task(
     out: Path,
     settings: DistillSettings,
     seeds: int,
-    place: _RunOptions,
+    place: _RunContextOptions,
     as_json: bool,
     *,
     test: ComparisonFile | None,
 ) -> None:
-    from alembert.cli.distill_compare import comparison_folder, show_comparison, train_controls
-    from alembert.cli.finetune import show_scores
-    from alembert.errors import AlreadyDone
-    from alembert.terminal import ProgressBar
     from alembert.train.distill.distill import distill as run
     from alembert.train.distributed import is_first_process
 

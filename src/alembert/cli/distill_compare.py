@@ -8,16 +8,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from alembert.corpus.inputs import list_input_files
+from alembert.corpus.readers.contract import ReadOptions
+from alembert.errors import AlreadyDone
+from alembert.inspect.comparison import compare_models
+from alembert.inspect.report_pages import write_comparison
+from alembert.inspect.reports import comparison_lines
+from alembert.tasks.tag.types import select_types_for_files
+from alembert.terminal import escape_controls
+from alembert.train.distill.settings import DistillSettings, build_controls
+
 if TYPE_CHECKING:
-    from alembert.corpus.readers.contract import ReadOptions
-    from alembert.train.distill.settings import DistillSettings
     from alembert.train.distill.stages import DistillJob
     from alembert.train.run import RunContext
 
 
 @dataclass(frozen=True)
 class ComparisonFile:
-    """The file of --compare, and what --types says."""
+    """The file of --compare, and what run.types says."""
 
     file: Path
     types: tuple[str, ...] = ()
@@ -25,17 +33,12 @@ class ComparisonFile:
     @property
     def options(self) -> ReadOptions:
         """How the file is read."""
-        from alembert.corpus.inputs import list_input_files
-        from alembert.corpus.readers.contract import ReadOptions
-        from alembert.tasks.tag.types import select_types_for_files
 
         return ReadOptions(types=select_types_for_files(self.types, list_input_files([self.file]).paths))
 
 
 def drop_compare_types(types: Sequence[str] | None, compare: Path | None, *files: Sequence[Path]) -> tuple[str, ...]:
-    """Leave out what --types says about the file of --compare alone."""
-    from alembert.corpus.inputs import list_input_files
-    from alembert.tasks.tag.types import select_types_for_files
+    """Leave out what run.types says about the file of --compare alone."""
 
     words = tuple(types or ())
     if not words:
@@ -54,9 +57,7 @@ def train_controls(
     wish: DistillJob, out: Path, settings: DistillSettings, seeds: int, around: RunContext
 ) -> dict[str, Path]:
     """Train what the result is compared with; what is done already is found."""
-    from alembert.errors import AlreadyDone
     from alembert.train.distill.distill import distill as run
-    from alembert.train.distill.settings import build_controls
 
     folders = {}
     for name, control in build_controls(settings, has_texts=bool(wish.texts)).items():
@@ -71,10 +72,6 @@ def train_controls(
 
 def show_comparison(students: Mapping[str, Path], wish: DistillJob, test: ComparisonFile, folder: Path) -> None:
     """Score the teacher and all students on the file, print the table and write its page."""
-    from alembert.inspect.comparison import compare_models
-    from alembert.inspect.report_pages import write_comparison
-    from alembert.inspect.reports import comparison_lines
-    from alembert.terminal import escape_controls
 
     found = compare_models({"teacher": Path(wish.teacher), **students}, [test.file], test.options, task=wish.task)
     print(*map(escape_controls, comparison_lines(found)), sep="\n")

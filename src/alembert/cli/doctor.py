@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
-if TYPE_CHECKING:
-    from rich.console import Console
+from alembert.hardware.capabilities import detect_capabilities, load_cached_capabilities
+from alembert.hardware.report import build_doctor_report
+from alembert.terminal import print_json, say, stdout_console
 
 TYPE_HEADS = ("library", "type", "limit", "1 thread", "all", "training", "verdict")
 VARIABLE_HEADS = ("variable", "value", "set by", "why")
@@ -19,9 +22,6 @@ def doctor(
     refresh: bool = typer.Option(False, "--refresh", help="Try everything again instead of using the cache."),
 ) -> None:
     """Show what this machine can do, what was chosen and why."""
-    from alembert.hardware.capabilities import detect_capabilities, load_cached_capabilities
-    from alembert.hardware.report import build_doctor_report
-    from alembert.terminal import print_json, say
 
     if refresh or load_cached_capabilities() is None:
         say("trying numeric types in child processes, about ten seconds ...")
@@ -34,7 +34,6 @@ def doctor(
 
 def print_report(report: Mapping[str, Any], console: Console | None = None) -> None:
     """Print the report as tables that fit 80 columns."""
-    from alembert.terminal import stdout_console
 
     console = console or stdout_console()
     _print_table(console, "Machine", (), _machine_rows(report["machine"]))
@@ -51,7 +50,6 @@ def print_report(report: Mapping[str, Any], console: Console | None = None) -> N
 
 
 def _print_table(console: Console, title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    from rich.table import Table
 
     console.print(title, style="bold")
     table = Table(*heads, box=None, show_header=bool(heads), pad_edge=False, header_style="dim")

@@ -6,28 +6,29 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from alembert.cli.options import Device, find_model
+from alembert.cli.command import VerbCommand
+from alembert.cli.finetune import finetune
+from alembert.cli.options import OUTPUT_PANEL, Assignments, ConfigFile, Device, Overwrite, find_model
 from alembert.cli.output import SET_ASIDE, for_each_line
-from alembert.errors import BadInput
+from alembert.corpus.fetch import check_inputs
+from alembert.errors import BadInput, BadSetting
+from alembert.infer import embed as verb
+from alembert.infer.embed import EncodeSettings, open_embedder
 from alembert.infer.embedder import Embedder
+from alembert.infer.engines import choose_device
 from alembert.infer.index import VectorIndex
 from alembert.infer.search import QUERY_BATCH, Hit, SimilarityMeasure, find_nearest
-from alembert.terminal import escape_controls, print_json
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from alembert.infer.embed import EncodeSettings
-    from alembert.infer.stream_job import StreamRun
-
+from alembert.infer.stream_job import StreamRun
+from alembert.settings import apply_layers, read_layers
+from alembert.terminal import ProgressBar, escape_controls, note, print_json, say
 
 app = typer.Typer(
     help="Train a model for vectors, make vectors of documents or sentences, and search them.",
@@ -43,12 +44,11 @@ app = typer.Typer(
 )
 def train(context: typer.Context) -> None:
     """Train a model for vectors: takes the options of `alembert finetune --task compare`."""
-    from alembert.cli.finetune import finetune
 
     alone = typer.Typer(
         add_completion=False, rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]}
     )
-    alone.command("train", help=train.__doc__)(finetune)
+    alone.command("train", cls=VerbCommand, help=train.__doc__)(finetune)
     command = typer.main.get_command(alone)
     command.params = [parameter for parameter in command.params if parameter.name != "task"]
     assert command.callback is not None
@@ -57,7 +57,7 @@ def train(context: typer.Context) -> None:
         raise typer.Exit(int(code))
 
 
-@app.command("encode")
+@app.command("encode", cls=VerbCommand)
 def encode(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A checkpoint folder, or hub:organisation/name.")],
     files: Annotated[
@@ -74,27 +74,27 @@ def encode(
         str | None,
         typer.Option(metavar="MODE", help="mean or cls, for a model whose folder does not state it."),
     ] = None,
-    length: Annotated[int | None, typer.Option(help="Tokens read at once; what the model states if not given.")] = None,
+    max_length: Annotated[
+        int | None, typer.Option(help="Tokens of a window; by default what the model's folder states.")
+    ] = None,
     dtype: Annotated[str | None, typer.Option(help="Numbers on the disk: float32, float16 or int8; float32.")] = None,
     int8: Annotated[bool, typer.Option("--int8", help="Also write an int8 copy for `embed search --int8`.")] = False,
-    config: Annotated[Path | None, typer.Option(metavar="FILE", help="TOML file with all other settings.")] = None,
+    overwrite: Overwrite = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the counts as one JSON object.", rich_help_panel=OUTPUT_PANEL)
+    ] = False,
+    config: ConfigFile = None,
+    assignments: Assignments = None,
     device: Device = "auto",
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace vectors that were made otherwise.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the counts as one JSON object.")] = False,
 ) -> None:
-    """Make a vector of each document or sentence; goes on where it was stopped."""
-    given = {"unit": unit, "dtype": dtype, "int8_copy": int8 or None}
-    settings = _settings(config, {name: value for name, value in given.items() if value is not None})
+    """Embed each document or sentence. To resume a stopped run, repeat the command."""
+    flags = {"unit": unit, "dtype": dtype, "int8_copy": int8 or None}
+    settings = apply_layers(EncodeSettings(), read_layers(config, assignments, flags))
     mode = _mode(pooling)
-    from alembert.corpus.fetch import check_inputs
-    from alembert.infer import embed as verb
-    from alembert.infer.embedder import Embedder
-    from alembert.infer.engines import choose_device
-    from alembert.terminal import ProgressBar
 
     check_inputs(files)
     folder = find_model(model)
-    embedder = Embedder.open(folder, mode=mode, length=length, device=choose_device([folder], device))
+    embedder = Embedder.open(folder, mode=mode, length=max_length, device=choose_device([folder], device))
     with ProgressBar(sys.stderr) as bar:
         result = verb.encode(embedder, files, out, settings, overwrite=overwrite, tell=bar.show)
     _print_outcome(out, result, as_json=as_json)
@@ -102,17 +102,7 @@ def encode(
         raise typer.Exit(SET_ASIDE)
 
 
-def _settings(config: Path | None, given: Mapping[str, Any]) -> EncodeSettings:
-    """Read the file of settings, and let the flags have the last word."""
-    from alembert.infer.embed import EncodeSettings
-    from alembert.settings import apply_changes, read_toml
-
-    settings = apply_changes(EncodeSettings(), read_toml(config), str(config)) if config else EncodeSettings()
-    return apply_changes(settings, given, "The command line")
-
-
 def _mode(pooling: str | None) -> Any:
-    from alembert.errors import BadSetting
 
     if pooling not in (None, "mean", "cls"):
         raise BadSetting(f"--pooling is {pooling!r}; expected mean or cls.")
@@ -120,7 +110,6 @@ def _mode(pooling: str | None) -> Any:
 
 
 def _print_outcome(out: Path, result: StreamRun, *, as_json: bool) -> None:
-    from alembert.terminal import note, print_json, say
 
     counts = result.manifest.counts
     for sentence in (*result.notes, *_notes(counts)):
@@ -153,7 +142,7 @@ def _notes(counts: Mapping[str, int]) -> Iterator[str]:
         )
 
 
-@app.command("search")
+@app.command("search", cls=VerbCommand)
 def search(
     vectors: Annotated[Path, typer.Argument(metavar="VECTORS", help="A folder that `embed encode` wrote.")],
     queries: Annotated[
@@ -172,15 +161,9 @@ def search(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per query.")] = False,
 ) -> None:
     """Find the texts nearest to a query: exact, with score, place and text."""
-    from alembert.errors import BadSetting
 
     if measure not in ("cosine", "dot"):
         raise BadSetting(f"--measure is {measure!r}; expected cosine or dot.")
-    pass
-    from alembert.infer.embed import open_embedder
-    from alembert.infer.engines import choose_device
-    from alembert.infer.index import VectorIndex
-
     index = VectorIndex.open(vectors)
     where = None if model is None else find_model(model)
     embedder = open_embedder(index, where, choose_device([where or Path(index.facts.model)], device))

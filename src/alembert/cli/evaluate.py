@@ -5,86 +5,92 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from alembert.cli.options import (
+    DATA_PANEL,
     LABELLED_HELP,
     MODEL_HELP,
-    Delimiter,
+    OUTPUT_PANEL,
+    AsJson,
+    Assignments,
+    Device,
     LabelColumn,
-    Types,
+    TaskName,
+    TextColumn,
     find_model,
-    single_label_column,
+    read_options,
 )
-from alembert.cli.output import SET_ASIDE
-
-if TYPE_CHECKING:
-    from alembert.infer.evaluate import Evaluation
-    from alembert.infer.scoring import ModelComparison, ProgressCallback
-    from alembert.infer.task_model import TaskModel
-    from alembert.inspect.comparison import ComparisonReport
+from alembert.cli.output import SET_ASIDE, check_page, write_page
+from alembert.corpus.fetch import fetch_to_temporary_folder
+from alembert.corpus.jobs import make_source_names
+from alembert.infer.engines import choose_device
+from alembert.infer.evaluate import Evaluation, build_evaluation, evaluate_tasks
+from alembert.infer.scoring import ModelComparison, ProgressCallback, open_models, score_models
+from alembert.infer.speed import MEASURE_SECONDS
+from alembert.infer.task_model import TaskModel
+from alembert.inspect.comparison import ComparisonReport, build_comparison
+from alembert.inspect.report_pages import render_evaluation_page
+from alembert.inspect.reports import (
+    comparison_lines,
+    evaluation_headline,
+    evaluation_sentences,
+    evaluation_tables,
+    warn_few_documents,
+    warn_overlap,
+)
+from alembert.terminal import ProgressBar, escape_controls, note, print_json
 
 
 def evaluate(
     model: Annotated[str, typer.Argument(metavar="MODEL", help=MODEL_HELP)],
     files: Annotated[list[str], typer.Argument(metavar="FILE", help=LABELLED_HELP)],
     *,
-    task: Annotated[str | None, typer.Option(metavar="NAME", help="Which task of a model that has several.")] = None,
+    task: TaskName = None,
+    part: Annotated[
+        str | None,
+        typer.Option(
+            help="Use only this part of a file that finetune split: train, dev or test.", rich_help_panel=DATA_PANEL
+        ),
+    ] = None,
+    text: TextColumn = None,
+    label: LabelColumn = None,
     against: Annotated[
         list[str] | None,
-        typer.Option(metavar="MODEL", help="Another model to compare with; may be given again."),
+        typer.Option(metavar="MODEL", help="Another model to compare with; may be repeated."),
     ] = None,
     speed: Annotated[
         bool, typer.Option("--speed/--no-speed", help="Measure how fast the compared models are here.")
     ] = True,
-    part: Annotated[
-        str | None, typer.Option(help="Only this part of a file that finetune split: train, dev or test.")
+    bootstrap_samples: Annotated[int, typer.Option(min=1, help="Bootstrap samples for the intervals.")] = 1000,
+    report: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Also write an HTML page with plots.", rich_help_panel=OUTPUT_PANEL),
     ] = None,
-    text: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMN", help="Column of the text; two make pairs.")
-    ] = None,
-    label: LabelColumn = None,
-    delimiter: Delimiter = None,
-    types: Types = None,
-    encoding: Annotated[str | None, typer.Option(help="Encoding of all files; detected if not given.")] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="Bootstrap samples for the intervals.")] = 1000,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda ...")] = "auto",
-    report: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a page with plots.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
+    as_json: AsJson = False,
+    assignments: Assignments = None,
+    device: Device = "auto",
 ) -> None:
-    """Score a fine-tuned model on labelled files, with intervals, coverage and calibration."""
-    from alembert.cli.output import check_page, write_page
-    from alembert.corpus.fetch import fetch_to_temporary_folder
-    from alembert.corpus.readers.contract import ReadOptions
-    from alembert.infer.engines import choose_device
-    from alembert.infer.evaluate import build_evaluation, evaluate_tasks
-    from alembert.infer.scoring import open_models, score_models
-    from alembert.inspect.report_pages import render_evaluation_page
-    from alembert.terminal import ProgressBar, print_json
-
+    """Score a fine-tuned model on labelled files, with confidence intervals, coverage and calibration."""
     check_page(report)
     folders = [find_model(each) for each in (model, *(against or ()))]
     where = choose_device(folders, device)
     models = open_models(folders, where, task)
-    options = ReadOptions(
-        text=tuple(text or ()),
-        label=single_label_column(label),
-        delimiter=delimiter,
-        encoding=encoding,
-        types=tuple(types or ()),
-    )
+    options = read_options(assignments, text, label)
     if own := _files_by_task(models[0], files):
         if against or report:
             raise typer.BadParameter("--against and --report are for one task: give its name with --task NAME")
         with ProgressBar(sys.stderr) as bar:
-            each = evaluate_tasks(models[0], own, options, part=part, rounds=rounds, device=where, tell=bar.show)
+            each = evaluate_tasks(
+                models[0], own, options, part=part, rounds=bootstrap_samples, device=where, tell=bar.show
+            )
         _show_all(each, as_json)
         return
     with ProgressBar(sys.stderr) as bar:
         contest = score_models(
-            models, fetch_to_temporary_folder(files), options, part=part, rounds=rounds, tell=bar.show
+            models, fetch_to_temporary_folder(files), options, part=part, rounds=bootstrap_samples, tell=bar.show
         )
         found = build_evaluation(contest, device=where, tell=bar.show)
         compared = _compare(contest, folders, where, speed, bar.show) if against else None
@@ -131,9 +137,6 @@ def _compare(
     contest: ModelComparison, folders: Sequence[Path], device: str, speed: bool, tell: ProgressCallback
 ) -> ComparisonReport:
     """Compare all models with the first that was named after the evaluated one."""
-    from alembert.corpus.jobs import make_source_names
-    from alembert.infer.speed import MEASURE_SECONDS
-    from alembert.inspect.comparison import build_comparison
 
     # The folder in which one stands has no name, and that of a seed is a number.
     short = make_source_names([folder if folder.name else folder.resolve() for folder in folders])
@@ -143,13 +146,6 @@ def _compare(
 
 
 def _print(found: Evaluation, compared: ComparisonReport | None) -> None:
-    from alembert.inspect.reports import (
-        comparison_lines,
-        evaluation_headline,
-        evaluation_sentences,
-        evaluation_tables,
-    )
-    from alembert.terminal import escape_controls
 
     print(escape_controls(f"{found.model}, task {found.task}, on {', '.join(found.files)}"))
     print(escape_controls(evaluation_headline(found)))
@@ -167,8 +163,6 @@ def _print(found: Evaluation, compared: ComparisonReport | None) -> None:
 
 
 def _warn(found: Evaluation) -> None:
-    from alembert.inspect.reports import warn_few_documents, warn_overlap
-    from alembert.terminal import note
 
     for remark in found.remarks:
         note(remark.describe())

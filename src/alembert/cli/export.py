@@ -4,17 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from alembert.cli.options import Delimiter, LabelColumn, find_model, single_label_column
+from alembert.api.exporting import ExportJob, check_installed, export_tasks
+from alembert.cli.options import (
+    DATA_PANEL,
+    OUTPUT_PANEL,
+    AsJson,
+    Assignments,
+    ConfigFile,
+    Overwrite,
+    files_by_name,
+    find_model,
+)
 from alembert.cli.output import SET_ASIDE
+from alembert.compress.settings import ExportSettings
+from alembert.corpus.fetch import fetch_to_temporary_folder
+from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadSetting
+from alembert.settings import apply_layers, read_layers, split_table
+from alembert.terminal import escape_controls, note, print_json
 
 if TYPE_CHECKING:
     from alembert.compress.card import ExportReport
-    from alembert.tasks.runtime.export_files import ExportFormat, ExportPrecision
 
 
 def export(
@@ -23,83 +37,59 @@ def export(
         typer.Argument(metavar="MODEL", help="A fine-tuned checkpoint folder, or hub:organisation/name."),
     ],
     *,
-    out: Annotated[Path, typer.Option(help="Folder to write the Export to.")],
     calibrate: Annotated[
         list[str] | None,
         typer.Option(
             metavar="FILE",
-            help="Text that int8 is calibrated on: a file that the task reads, such as its training data, or .txt "
-            "with one text a line; NAME=FILE for each of several tasks.",
+            help="Text to calibrate int8 on: a file that the task reads, such as its training data, or .txt with one "
+            "text a line; NAME=FILE for each of several tasks.",
+            rich_help_panel=DATA_PANEL,
         ),
     ] = None,
-    against: Annotated[
+    dev: Annotated[
         list[str] | None,
         typer.Option(
-            "--against",
-            "--dev",
             metavar="FILE",
-            help="Labelled file on which the loss of int8 is measured; if not given, that of --calibrate. NAME=FILE "
-            "for each of several tasks.",
+            help="Labelled file to measure the loss of int8 on; by default that of --calibrate. NAME=FILE for each "
+            "of several tasks.",
+            rich_help_panel=DATA_PANEL,
         ),
+    ] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Export one task of a model that has several.", rich_help_panel=DATA_PANEL),
     ] = None,
     int8: Annotated[
         bool | None,
-        typer.Option(
-            "--int8/--fp32",
-            help="Whole numbers of 8 bits, or floats as in the checkpoint; int8 if it can be.",
-        ),
+        typer.Option("--int8/--fp32", help="8-bit integers (default), or 32-bit floats.", rich_help_panel="Format"),
     ] = None,
     form: Annotated[
         str | None,
         typer.Option(
             "--format",
             metavar="FORMAT",
-            help="openvino, or onnx, which other programs read too; if not given, the one that is faster here.",
+            help="openvino or onnx; by default the one that is faster here.",
+            rich_help_panel="Format",
         ),
     ] = None,
-    limit: Annotated[
-        float, typer.Option(help="Points of score that int8 may cost; parts that cost more stay in float.")
-    ] = 0.5,
-    rows: Annotated[int, typer.Option(help="Rows of text to calibrate on, at most.")] = 300,
-    task: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="One task of a model that has several; all if not given."),
-    ] = None,
-    text: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMN", help="Column of the text; two make pairs.")
-    ] = None,
-    label: LabelColumn = None,
-    delimiter: Delimiter = None,
+    out: Annotated[Path, typer.Option(help="Folder to write the Export to.", rich_help_panel=OUTPUT_PANEL)],
     speed: Annotated[
-        bool, typer.Option("--speed/--no-speed", help="Measure how fast the model is here, before and after.")
-    ] = True,
-    training_hashes: Annotated[
         bool,
         typer.Option(
-            "--training-hashes",
-            help="Take along the hashes of the training texts and entities, by which evaluate finds overlaps. Whoever "
-            "has them can test whether a text or a name was trained on.",
+            "--speed/--no-speed", help="Measure the speed here, before and after.", rich_help_panel=OUTPUT_PANEL
         ),
-    ] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a complete Export that is there.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    ] = True,
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+    assignments: Assignments = None,
 ) -> None:
-    """Export a fine-tuned model to a folder that runs without torch, and say what int8 cost and won."""
-    from alembert.api.exporting import ExportJob, check_installed, export_tasks
-    from alembert.compress.settings import ExportSettings
-    from alembert.corpus.readers.contract import ReadOptions
-    from alembert.terminal import note, print_json
-
-    precision: ExportPrecision = "fp32" if int8 is False else "int8"
-    if calibrate and precision == "fp32":
-        raise BadSetting("--calibrate belongs to int8, and the numbers are fp32. Leave one of them out.")
-    settings = ExportSettings(
-        format=cast("ExportFormat | None", form),
-        precision=precision,
-        rows=rows,
-        limit=limit,
-        training_hashes=training_hashes,
-    )
+    """Export a fine-tuned model to a folder that runs without torch, and report what int8 costs and gains."""
+    flags = {"format": form, "precision": {None: None, True: "int8", False: "fp32"}[int8]}
+    options, layers = split_table(ReadOptions(), "read", read_layers(config, assignments, flags))
+    settings = apply_layers(ExportSettings(), layers)
+    if calibrate and settings.precision == "fp32":
+        raise BadSetting("--calibrate belongs to int8, and the precision is fp32. Leave one of them out.")
     check_installed(settings)
     folder = find_model(model)
     names = export_tasks(folder, task)  # a folder without the task is refused before its weights are read
@@ -107,8 +97,8 @@ def export(
         folder,
         settings,
         _files(names, "--calibrate", calibrate or ()),
-        _files(names, "--dev", against or ()),
-        ReadOptions(text=tuple(text or ()), label=single_label_column(label), delimiter=delimiter),
+        _files(names, "--dev", dev or ()),
+        options,
         task=task,
         speed=speed,
         report=note,
@@ -123,25 +113,11 @@ def export(
 
 
 def _files(names: Sequence[str], flag: str, words: Sequence[str]) -> dict[str, list[Path]]:
-    """Give each task its files; an only one has them all."""
-    from alembert.corpus.fetch import fetch_to_temporary_folder
-
-    if len(names) == 1:
-        return {names[0]: fetch_to_temporary_folder(words)}
-    found: dict[str, list[str]] = {name: [] for name in names}
-    for word in words:
-        name, _, file = word.partition("=")
-        if name not in found or not file:
-            raise BadSetting(
-                f"{flag} is {word!r}; the model has several tasks, so say whose file it is, as in {flag} {names[0]}=FILE. "
-                f"The tasks are {', '.join(names)}; --task NAME exports one of them."
-            )
-        found[name].append(file)
-    return {name: fetch_to_temporary_folder(files) for name, files in found.items()}
+    """Return the local files of each task."""
+    return {name: fetch_to_temporary_folder(files) for name, files in files_by_name(names, flag, words).items()}
 
 
 def _print(out: Path, outcome: ExportReport) -> None:
-    from alembert.terminal import escape_controls, note
 
     print(escape_controls(f"{out}: runs without torch"))
     rows = list(outcome.rows())

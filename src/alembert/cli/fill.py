@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from alembert.cli.options import LANGUAGE_MODEL_HELP
 from alembert.cli.output import SET_ASIDE, for_each_text, refuse_files
+from alembert.infer.engines import open_torch_engine
+from alembert.infer.language_model import FilledMask, fill_mask
 from alembert.terminal import escape_controls, print_json
-
-if TYPE_CHECKING:
-    from alembert.infer.language_model import FilledMask
 
 
 def fill(
@@ -33,8 +32,6 @@ def fill(
 
 def fill_texts(model: str, texts: Sequence[str], top: int, as_json: bool) -> int:
     """Print the candidates for the masks of texts, or of the lines of stdin; return how many lines were set aside."""
-    from alembert.infer.engines import open_torch_engine
-    from alembert.infer.language_model import fill_mask
 
     engine = open_torch_engine(model)
     return for_each_text(texts, lambda text: _show_masks(text, fill_mask(engine, text, top), as_json))

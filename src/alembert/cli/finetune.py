@@ -4,29 +4,55 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from alembert.cli.finetune_tasks import (
+    FileArguments,
+    build_data,
+    parse_tasks,
+    resolve_task_settings,
+)
 from alembert.cli.options import (
-    Delimiter,
+    DATA_PANEL,
+    OUTPUT_PANEL,
+    Assignments,
+    ConfigFile,
+    DevFiles,
     Device,
-    ForgetTraining,
-    LabelColumn,
+    Epochs,
+    LearningRate,
     Overwrite,
     ScoresAsJson,
+    Seeds,
     ShowConfig,
-    Types,
-    single_label_column,
+    TrainFiles,
+    UnsplitFiles,
 )
 from alembert.cli.output import SET_ASIDE
+from alembert.errors import BadSetting
+from alembert.hardware.torch_settings import resolve_device
+from alembert.settings import read_layers, split_table, to_toml
 from alembert.tasks import TASKS
+from alembert.tasks.data_screen import format_data_report
+from alembert.terminal import ProgressBar, note, print_json, say_all
+from alembert.train.finetune.settings import FinetuneSettings, format_finetune_toml
 
 if TYPE_CHECKING:
-    from alembert.cli.finetune_tasks import TaskArguments
     from alembert.train.finetune.finetune import FinetuneJob, FinetuneRunResult
-    from alembert.train.finetune.settings import FinetuneSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinetuneRunOptions:
+    """What a run of `finetune` is told beside its settings."""
+
+    split: str | None = None
+    """Shares of training, development and test in the files of --data; none: 80/10/10."""
+    tune: str | None = None
+    """Search for the learning rate and the number of epochs for this long first, such as 30m or 2h; none: no search."""
 
 
 def finetune(
@@ -34,87 +60,56 @@ def finetune(
         list[str],
         typer.Option(
             metavar="TASK",
-            help=f"What to learn: {', '.join(TASKS)}. Several on one encoder: NAME:TASK=FILE, repeated.",
+            help=f"{', '.join(TASKS)}. For several tasks on one encoder repeat NAME:TASK=FILE.",
+            rich_help_panel=DATA_PANEL,
         ),
     ],
-    model: Annotated[str | None, typer.Option(metavar="FOLDER", help="A checkpoint, or hub:organisation/name.")] = None,
-    train: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FILE", help="Examples to train on; may be repeated. Of several tasks: NAME=FILE."),
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FOLDER", help="A checkpoint folder, or hub:organisation/name.", rich_help_panel=DATA_PANEL
+        ),
     ] = None,
-    dev: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FILE", help="Examples to judge by; a part of --train if none."),
-    ] = None,
-    data: Annotated[
-        list[str] | None, typer.Option(metavar="FILE", help="Examples that are divided by --split.")
-    ] = None,
-    split: Annotated[
-        str | None, typer.Option(help="Shares of training, development and test in --data; 80/10/10.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Where the model goes; run again to continue.")
-    ] = None,
+    train: TrainFiles = None,
+    dev: DevFiles = None,
+    data: UnsplitFiles = None,
     *,
-    epochs: Annotated[float | None, typer.Option(help="Passes over the training examples.")] = None,
-    rate: Annotated[float | None, typer.Option(help="Highest learning rate.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Decides about all chance.")] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Train so many times, and report mean and spread.")] = 1,
-    tune: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Try rates and epochs for so long first: 30m, 2h.")
+    epochs: Epochs = None,
+    learning_rate: LearningRate = None,
+    seeds: Seeds = 1,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Folder to write the model to.", rich_help_panel=OUTPUT_PANEL),
     ] = None,
-    crf: Annotated[bool, typer.Option("--crf", help="tag: find the best path of tags with a CRF.")] = False,
-    nested: Annotated[bool, typer.Option("--nested", help="tag: entities may nest and overlap.")] = False,
-    every_token: Annotated[
-        bool, typer.Option("--every-token", help="tag: each token has a label of its own (part of speech).")
+    check: Annotated[
+        bool, typer.Option("--check", help="Report on the data and exit.", rich_help_panel=OUTPUT_PANEL)
     ] = False,
-    text: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMN", help="Column of the text; two make pairs.")
-    ] = None,
-    label: LabelColumn = None,
-    delimiter: Delimiter = None,
-    types: Types = None,
-    config: Annotated[Path | None, typer.Option(metavar="FILE", help="Settings in TOML.")] = None,
-    device: Device = "auto",
-    check: Annotated[bool, typer.Option("--check", help="Look at the data, and do nothing.")] = False,
-    forget_training: ForgetTraining = False,
     overwrite: Overwrite = False,
-    show_config: ShowConfig = False,
     as_json: ScoresAsJson = False,
+    config: ConfigFile = None,
+    assignments: Assignments = None,
+    show_config: ShowConfig = False,
+    device: Device = "auto",
 ) -> None:
-    """Fine-tune a model for a task, or for several. A stopped run continues with the same command."""
-    from alembert.cli.finetune_tasks import (
-        FileArguments,
-        build_data,
-        parse_tasks,
-        resolve_task_settings,
-    )
-    from alembert.train.finetune.settings import format_finetune_toml
-
-    wishes = parse_tasks(task)
-    changes = {
-        "epochs": epochs,
-        "seed": seed,
-        "forget_training": forget_training or None,
-        "optimiser": None if rate is None else {"rate": rate},
-        "task": _task_changes(wishes, crf=crf, nested=nested, every_token=every_token),
-        "read": _read_changes(wishes, text=text, label=single_label_column(label), delimiter=delimiter, types=types),
-    }
-    given = {key: value for key, value in changes.items() if value is not None}
-    settings, of_tasks = resolve_task_settings(wishes, config, given)
+    """Fine-tune a model for one task or several. To resume a stopped run, repeat the command."""
+    tasks = parse_tasks(task)
+    flags = {"epochs": epochs, "optimiser": {"learning_rate": learning_rate}}
+    layers = read_layers(config, assignments, flags)
+    options, layers = split_table(FinetuneRunOptions(), "run", layers)
+    settings, of_tasks = resolve_task_settings(tasks, layers)
     if show_config:
-        print(format_finetune_toml(settings, of_tasks), end="")
+        print(format_finetune_toml(settings, of_tasks), f"\n[run]\n{to_toml(options)}", sep="", end="")
         return
-    has_files = train or data or all(wish.file for wish in wishes.tasks)
+    has_files = train or data or all(each.file for each in tasks.tasks)
     if model is None or not has_files or (out is None and not check):
         raise typer.BadParameter("give --model, --train or --data, and --out; or --show-config")
-    if split is not None and not data:
-        raise typer.BadParameter("--split divides the files of --data, which was not given")
+    if options.split is not None and not data:
+        raise typer.BadParameter("run.split divides the files of --data, which was not given")
     from alembert.train.finetune.finetune import FinetuneJob, build_task_specs
 
-    searched = parse_duration(tune)
-    files = FileArguments(train or (), dev or (), data or (), split)
-    specs = build_task_specs(wishes.kinds, build_data(wishes, files, of_tasks), of_tasks)
+    searched = parse_duration(options.tune)
+    files = FileArguments(train or (), dev or (), data or (), options.split)
+    specs = build_task_specs(tasks.kinds, build_data(tasks, files, of_tasks), of_tasks)
     job = FinetuneJob(model=model, tasks=specs)
     if check:
         _check(job, settings, as_json)
@@ -123,46 +118,7 @@ def finetune(
     _run(job, out, settings, seeds, searched, device, overwrite=overwrite, as_json=as_json)
 
 
-def _task_changes(wishes: TaskArguments, *, crf: bool, nested: bool, every_token: bool) -> dict[str, Any] | None:
-    from alembert.errors import BadSetting
-
-    if not (crf or nested or every_token):
-        return None
-    if len(wishes.tasks) > 1:
-        raise BadSetting(
-            "--crf, --nested and --every-token are for one task. With several, say it in the file of --config: "
-            '[task.NAME] with head = "crf".'
-        )
-    if [*wishes.kinds.values()] != ["tag"] or (crf and nested):
-        raise BadSetting(
-            "--crf, --nested and --every-token belong to --task tag, and of --crf and --nested one can be given."
-        )
-    head = {"head": "crf" if crf else "span"} if crf or nested else {}
-    return head | ({"every_token": True} if every_token else {})
-
-
-def _read_changes(
-    wishes: TaskArguments,
-    *,
-    text: list[str] | None,
-    label: str | None,
-    delimiter: str | None,
-    types: list[str] | None,
-) -> dict[str, Any] | None:
-    from alembert.errors import BadSetting
-
-    if types and len(wishes.tasks) > 1:
-        raise BadSetting(
-            "--types is for one task. With several, say it in the file of --config: [task.NAME.read] with "
-            'types = ["FILE=TYPE,TYPE"].'
-        )
-    given = {"text": text, "label": label, "delimiter": delimiter, "types": types}
-    return {name: value for name, value in given.items() if value} or None
-
-
 def _check(job: FinetuneJob, settings: FinetuneSettings, as_json: bool) -> None:
-    from alembert.tasks.data_screen import format_data_report
-    from alembert.terminal import print_json
     from alembert.train.finetune.finetune import inspect_data
 
     reports = inspect_data(job, settings)
@@ -186,8 +142,6 @@ def _run(
     overwrite: bool,
     as_json: bool,
 ) -> None:
-    from alembert.hardware.torch_settings import resolve_device
-    from alembert.terminal import ProgressBar, note, say_all
     from alembert.train.distributed import is_first_process
     from alembert.train.finetune.finetune import finetune as run
     from alembert.train.run import RunContext
@@ -213,21 +167,17 @@ def parse_duration(text: str | None) -> float | None:
     >>> parse_duration("30m"), parse_duration("1.5h")
     (1800.0, 5400.0)
     """
-    from alembert.errors import BadSetting
 
     if text is None:
         return None
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text.strip())
     if not found or not float(found[1]):
-        raise BadSetting(f"--tune is {text!r}; expected a time such as 90s, 30m or 2h.")
+        raise BadSetting(f"run.tune is {text!r}; expected a time such as 90s, 30m or 2h.")
     return float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]]
 
 
 def show_scores(done: FinetuneRunResult, out: Path, as_json: bool) -> None:
     """Print what a run for a task reached on the development data."""
-    from dataclasses import asdict
-
-    from alembert.terminal import print_json
 
     if as_json:
         table = {"folder": str(out), "main": done.main, "mean": done.mean, "spread": done.spread}

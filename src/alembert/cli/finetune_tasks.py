@@ -11,16 +11,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from alembert.corpus.fetch import fetch_to_temporary_folder
+from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadSetting
-from alembert.train.finetune.settings import TaskRunSettings, resolve_settings
+from alembert.settings import Layers
+from alembert.tasks.task import get_task_class
+from alembert.train.finetune.settings import FinetuneSettings, TaskRunSettings, resolve_settings
 
 if TYPE_CHECKING:
-    from alembert.corpus.readers.contract import ReadOptions
     from alembert.train.finetune.data import DataFiles
-    from alembert.train.finetune.settings import FinetuneSettings
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class TaskArguments:
 
 @dataclass(frozen=True)
 class FileArguments:
-    """What --train, --dev, --data and --split say."""
+    """What --train, --dev, --data and run.split say."""
 
     train: Sequence[str] = ()
     dev: Sequence[str] = ()
@@ -75,7 +76,6 @@ def parse_tasks(words: Sequence[str]) -> TaskArguments:
 
 
 def _parse_task(word: str) -> TaskArgument:
-    from alembert.tasks.task import get_task_class
 
     found = re.fullmatch(r"(?:([^:=]+):)?([^:=]+)(?:=(.+))?", word)
     if not found:
@@ -98,7 +98,6 @@ def build_data(
 def _build_task_data(
     wishes: TaskArguments, wish: TaskArgument, files: FileArguments, reading: ReadOptions
 ) -> DataFiles:
-    from alembert.corpus.fetch import fetch_to_temporary_folder
     from alembert.train.finetune.data import DataFiles
 
     first = [wish.file] if wish.file else []
@@ -108,7 +107,7 @@ def _build_task_data(
     if not (train or whole):
         raise BadSetting(
             f"The task {wish.name} has no files to learn from. Give them: --train {wish.name}=FILE, or --data "
-            f"{wish.name}=FILE, which is divided by --split."
+            f"{wish.name}=FILE, which is divided by run.split."
         )
     return DataFiles(
         train=tuple(train),
@@ -139,11 +138,6 @@ def _files_of_task(wishes: TaskArguments, wish: TaskArgument, flag: str, words: 
 # -- settings
 
 
-def resolve_task_settings(
-    wishes: TaskArguments, config: Path | None, changes: Mapping[str, Any]
-) -> tuple[FinetuneSettings, dict[str, TaskRunSettings]]:
-    """Put the usual settings, file and flags together, the last one wins; give those of each task apart."""
-    from alembert.settings import read_toml
-
-    layers = {str(config): read_toml(config) if config else {}, "The command line": changes}
+def resolve_task_settings(wishes: TaskArguments, layers: Layers) -> tuple[FinetuneSettings, dict[str, TaskRunSettings]]:
+    """Change the defaults by layers, the last one wins; return the settings of each task apart."""
     return resolve_settings(wishes.kinds, layers)

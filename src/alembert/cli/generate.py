@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from alembert.cli.options import LANGUAGE_MODEL_HELP
 from alembert.cli.output import SET_ASIDE, for_each_text, refuse_files
+from alembert.infer.engines import open_torch_engine
+from alembert.infer.language_model import CausalEngine, GeneratedText, generate_batch, prompt_ids
+from alembert.settings import drop_none
+from alembert.tasks.decoding.settings import DecodeSettings
 from alembert.terminal import escape_controls, note, print_json
-
-if TYPE_CHECKING:
-    from alembert.infer.language_model import CausalEngine, GeneratedText
-    from alembert.tasks.decoding.settings import DecodeSettings
 
 
 def generate(
@@ -37,20 +37,20 @@ def generate(
     beams: Annotated[int | None, typer.Option(help="beam: number of beams; 4 if not given.")] = None,
     count: Annotated[int | None, typer.Option(help="sample, beam: texts for each prompt; 1 if not given.")] = None,
     seed: Annotated[int | None, typer.Option(help="sample: random seed; 0 if not given.")] = None,
-    no_repeat: Annotated[int | None, typer.Option(help="No n-gram of this many tokens occurs twice.")] = None,
+    no_repeat_ngram: Annotated[int | None, typer.Option(help="No n-gram of this many tokens may occur twice.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per text.")] = False,
 ) -> None:
     """Continue texts with a model that was trained to write (objective causal or prefix)."""
     options = {
         "method": method,
-        "longest": max_new_tokens,
+        "max_new_tokens": max_new_tokens,
         "temperature": temperature,
         "top_k": top_k,
         "top_p": top_p,
         "beams": beams,
         "count": count,
         "seed": seed,
-        "no_repeat": no_repeat,
+        "no_repeat_ngram": no_repeat_ngram,
     }
     refuse_files(texts or [], "generate")
     if continue_texts(model, texts or [], options, as_json):
@@ -59,11 +59,8 @@ def generate(
 
 def continue_texts(model: str, texts: Sequence[str], options: Mapping[str, Any], as_json: bool) -> int:
     """Continue texts, or the lines of stdin, many together; return how many lines were set aside."""
-    from alembert.infer.engines import open_torch_engine
-    from alembert.infer.language_model import prompt_ids
-    from alembert.tasks.decoding.settings import DecodeSettings
 
-    settings = DecodeSettings(**{name: value for name, value in options.items() if value is not None})
+    settings = DecodeSettings(**drop_none(**options))
     engine = open_torch_engine(model)
     prompts: list[str] = []
 
@@ -78,7 +75,6 @@ def continue_texts(model: str, texts: Sequence[str], options: Mapping[str, Any],
 
 def _print_continuations(engine: CausalEngine, prompts: Sequence[str], settings: DecodeSettings, as_json: bool) -> None:
     """Print each continuation as soon as it is there."""
-    from alembert.infer.language_model import generate_batch
 
     texts = unfinished = 0
     for prompt, found in zip(prompts, generate_batch(engine, prompts, settings), strict=True):

@@ -6,30 +6,38 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
 
+from alembert.cli.command import VerbCommand
 from alembert.cli.inspect_masks import masks
 from alembert.cli.options import (
+    DATA_PANEL,
     LABELLED_HELP,
     MODEL_HELP,
-    Delimiter,
+    OUTPUT_PANEL,
+    AsJson,
+    Assignments,
     LabelColumn,
-    Types,
+    TaskName,
+    TextColumn,
     find_model,
-    single_label_column,
+    read_options,
 )
-from alembert.cli.output import SET_ASIDE
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.text import Text
-
-    from alembert.html import EntityMark, MarkState
-    from alembert.inspect.errors import ErrorCase, ErrorReport
-    from alembert.inspect.tokens import TokenizedWord, TokenReport, TokenSummary
-
+from alembert.cli.output import SET_ASIDE, check_page, write_page
+from alembert.corpus.fetch import fetch_to_temporary_folder
+from alembert.html import EntityMark, MarkState, split_runs
+from alembert.infer.task_model import TaskModel
+from alembert.inspect.errors import ErrorCase, ErrorReport, errors_headline, render_errors_page
+from alembert.inspect.errors import find_errors as find
+from alembert.inspect.marked import MAX_WHOLE_CHARACTERS, choose_excerpts, format_run
+from alembert.inspect.tokens import TokenizedWord, TokenReport, TokenSummary, inspect_tokens
+from alembert.terminal import escape_controls, note, print_json, read_stdin, stdout_console
+from alembert.text.tokenizer import Tokenizer
 
 _STYLES: Final[dict[MarkState, str]] = {
     "plain": "",
@@ -45,36 +53,25 @@ def errors(
     model: Annotated[str, typer.Argument(metavar="MODEL", help=MODEL_HELP)],
     files: Annotated[list[str], typer.Argument(metavar="FILE", help=LABELLED_HELP)],
     *,
-    task: Annotated[str | None, typer.Option(metavar="NAME", help="Which task of a model that has several.")] = None,
-    top: Annotated[int, typer.Option(min=0, help="Examples to show, the worst first.")] = 20,
+    task: TaskName = None,
     part: Annotated[
-        str | None, typer.Option(help="Only this part of a file that finetune split: train, dev or test.")
+        str | None,
+        typer.Option(
+            help="Use only this part of a file that finetune split: train, dev or test.", rich_help_panel=DATA_PANEL
+        ),
     ] = None,
-    text: Annotated[list[str] | None, typer.Option(help="Column with the text; twice for pairs.")] = None,
+    text: TextColumn = None,
     label: LabelColumn = None,
-    delimiter: Delimiter = None,
-    types: Types = None,
-    encoding: Annotated[str | None, typer.Option(help="Encoding of all files, if it is not to be recognised.")] = None,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a page.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
+    top: Annotated[int, typer.Option(min=0, help="Examples to show, the worst first.")] = 20,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write an HTML page.", rich_help_panel=OUTPUT_PANEL)
+    ] = None,
+    as_json: AsJson = False,
+    assignments: Assignments = None,
 ) -> None:
-    """Sort the errors of a model by their kind and by what they have in common, and show the worst examples."""
-    from alembert.cli.output import check_page, write_page
-    from alembert.corpus.fetch import fetch_to_temporary_folder
-    from alembert.corpus.readers.contract import ReadOptions
-    from alembert.infer.task_model import TaskModel
-    from alembert.inspect.errors import find_errors as find
-    from alembert.inspect.errors import render_errors_page
-    from alembert.terminal import print_json
-
+    """Sort the errors of a model by kind and by what they have in common, and show the worst examples."""
     check_page(html)
-    options = ReadOptions(
-        text=tuple(text or ()),
-        label=single_label_column(label),
-        delimiter=delimiter,
-        encoding=encoding,
-        types=tuple(types or ()),
-    )
+    options = read_options(assignments, text, label)
     opened = TaskModel.open(find_model(model), task=task)
     atlas = find(opened, fetch_to_temporary_folder(files), options, part=part, top=top)
     if html is not None:
@@ -89,15 +86,12 @@ def errors(
 
 
 def _name_set_aside(atlas: ErrorReport) -> None:
-    from alembert.terminal import note
 
     for item in atlas.set_aside:
         note(item.describe())
 
 
 def _print(atlas: ErrorReport) -> None:
-    from alembert.inspect.errors import errors_headline
-    from alembert.terminal import escape_controls, stdout_console
 
     console = stdout_console()
     for line in (errors_headline(atlas), *atlas.notes):
@@ -115,8 +109,6 @@ def _print(atlas: ErrorReport) -> None:
 
 
 def _print_case(console: Console, number: int, case: ErrorCase) -> None:
-    from alembert.inspect.marked import MAX_WHOLE_CHARACTERS
-    from alembert.terminal import escape_controls
 
     console.print()
     console.print(escape_controls(f"{number}. {case.where or case.id}: {case.problem}"), soft_wrap=True)
@@ -127,10 +119,6 @@ def _print_case(console: Console, number: int, case: ErrorCase) -> None:
 
 def _format_marked(text: str, marks: tuple[EntityMark, ...]) -> Text:
     """Write a text with brackets, which a terminal shows in colour as well."""
-    from rich.text import Text
-
-    from alembert.html import split_runs
-    from alembert.inspect.marked import choose_excerpts, format_run
 
     shown = Text()
     parts = choose_excerpts(text, marks)
@@ -144,21 +132,20 @@ def _format_marked(text: str, marks: tuple[EntityMark, ...]) -> Text:
 
 def _escape_lines(text: str) -> str:
     """Escape what a terminal would obey, but for the ends of lines."""
-    from alembert.terminal import escape_controls
 
     return "\n".join(map(escape_controls, text.split("\n")))
 
 
 app = typer.Typer(help="Look inside a tokenizer, a model or training data.", rich_markup_mode=None)
-app.command("masks")(masks)
-app.command("errors")(errors)
+app.command("masks", cls=VerbCommand)(masks)
+app.command("errors", cls=VerbCommand)(errors)
 
 _COLOURS = ("cyan", "magenta", "green", "blue")
 _MAX_WORD_CHARACTERS = 60
 """Characters of a word that are shown; its offsets tell the rest."""
 
 
-@app.command("tokens")
+@app.command("tokens", cls=VerbCommand)
 def tokens(
     model: str = typer.Argument(help="A checkpoint folder, hub:organisation/name, a vocab.txt or a tokenizer.json."),
     text: str = typer.Argument(help="The text to cut; - reads it from stdin."),
@@ -168,9 +155,6 @@ def tokens(
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object instead of lines."),
 ) -> None:
     """Show how a text is cut into pieces, with ids and character offsets."""
-    from alembert.inspect.tokens import inspect_tokens
-    from alembert.terminal import print_json, read_stdin
-    from alembert.text.tokenizer import Tokenizer
 
     tokenizer = Tokenizer.open(model, lowercase=lowercase)
     report = inspect_tokens(tokenizer, read_stdin() if text == "-" else text)
@@ -181,7 +165,6 @@ def tokens(
 
 
 def _print_lines(report: TokenReport) -> None:
-    from alembert.terminal import stdout_console
 
     console = stdout_console()
     for word in report.words:
@@ -190,10 +173,6 @@ def _print_lines(report: TokenReport) -> None:
 
 
 def _line(word: TokenizedWord) -> Text:
-    from rich.cells import cell_len
-    from rich.text import Text
-
-    from alembert.terminal import escape_controls
 
     surface = escape_controls(_shorten(word.surface))
     # Chinese characters are two cells wide, so str.ljust would not align them.

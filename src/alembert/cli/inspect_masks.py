@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
+from rich.text import Text
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rich.text import Text
-
-    from alembert.corpus.excerpt import Excerpt
-    from alembert.inspect.masks import MaskAction, MaskedSequence, MaskingPlan, MaskReport
-    from alembert.inspect.masks_page import MaskGroup, MaskRun
-    from alembert.train.settings import PretrainSettings
+from alembert.cli.options import Assignments, ConfigFile
+from alembert.cli.output import check_page, write_page
+from alembert.cli.pretrain import PretrainRunOptions
+from alembert.corpus.excerpt import Excerpt, read_excerpt
+from alembert.corpus.inputs import check_objective_data, expand_inputs, open_input_corpus
+from alembert.corpus.shard_tokenizer import WordSettings
+from alembert.data.feed import SequenceSpec
+from alembert.errors import BadSetting
+from alembert.inspect.masks import MaskAction, MaskedSequence, MaskingPlan, MaskReport, report_masks
+from alembert.inspect.masks_page import MaskGroup, MaskRun, group_segments, render_masks_page
+from alembert.settings import read_layers, split_table
+from alembert.terminal import escape_controls, note, print_json, stdout_console
+from alembert.text.tokenizer import Tokenizer
+from alembert.train.pretrain.recipes import resolve_recipe
+from alembert.train.settings import PretrainSettings
 
 _STYLES: Final[dict[MaskAction | None, str]] = {
     "mask": "white on red",
@@ -37,33 +45,25 @@ def masks(
         ),
     ],
     *,
-    unit: Annotated[str | None, typer.Option(help="What is masked: piece, word, span or entity.")] = None,
-    recipe: Annotated[str, typer.Option(help="Settings that belong together; see docs/pretrain.md.")] = _RECIPE,
-    config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Settings of pretrain in TOML, on top of the recipe.")
-    ] = None,
+    unit: Annotated[str | None, typer.Option(help="Unit that is masked: piece, word, span or entity.")] = None,
+    recipe: Annotated[str, typer.Option(help="Named settings; see docs/pretrain.md.")] = _RECIPE,
+    config: ConfigFile = None,
+    assignments: Assignments = None,
     dictionary: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Terms that are one word in Chinese, one a line.")
     ] = None,
     count: Annotated[int, typer.Option(min=0, help="Sequences to show.")] = 5,
-    seed: Annotated[int | None, typer.Option(help="Decides about all chance.")] = None,
-    length: Annotated[int | None, typer.Option(help="Tokens of a sequence at most.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Random seed.")] = None,
+    max_length: Annotated[int | None, typer.Option(help="Tokens of a sequence at most.")] = None,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a page.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print sequences and counts as one JSON object.")] = False,
 ) -> None:
     """Show training sequences with what is masked in them, and count over many."""
-    from alembert.cli.output import check_page, write_page
-    from alembert.cli.pretrain import resolve_pretrain_settings
-    from alembert.inspect.masks import report_masks
-    from alembert.inspect.masks_page import render_masks_page
-    from alembert.terminal import note, print_json
-    from alembert.text.tokenizer import Tokenizer
 
     check_page(html)
-    changes: dict[str, Any] = {} if seed is None else {"seed": seed}
-    changes |= {} if unit is None else {"masks": {"unit": unit}}
-    changes |= {} if length is None else {"sequences": {"length": length}}
-    settings = resolve_pretrain_settings(recipe, config, changes)
+    flags = {"seed": seed, "masks": {"unit": unit}, "sequences": {"max_length": max_length}}
+    _, layers = split_table(PretrainRunOptions(), "run", read_layers(config, assignments, flags))
+    settings = resolve_recipe(recipe, layers)
     plan = _plan(settings)
     tokenizer = Tokenizer.open(model)
     found = _excerpt(inputs, tokenizer, settings, dictionary)
@@ -80,9 +80,6 @@ def masks(
 
 def _plan(settings: PretrainSettings) -> MaskingPlan:
     """Turn the settings of a run into what its first part does to sequences."""
-    from alembert.data.feed import SequenceSpec
-    from alembert.errors import BadSetting
-    from alembert.inspect.masks import MaskingPlan
 
     if not settings.objectives.masked_lm:
         raise BadSetting(
@@ -91,7 +88,7 @@ def _plan(settings: PretrainSettings) -> MaskingPlan:
     sequences = settings.sequences
     return MaskingPlan(
         cutting=SequenceSpec(
-            length=sequences.length,
+            length=sequences.max_length,
             pairs=settings.objectives.pairs,
             short_share=sequences.short_share,
             cut=sequences.cut,
@@ -105,9 +102,6 @@ def _plan(settings: PretrainSettings) -> MaskingPlan:
 
 def _excerpt(inputs: list[Path], tokenizer: Any, settings: PretrainSettings, dictionary: Path | None) -> Excerpt:
     """Read the first documents, after the checks that training would make."""
-    from alembert.corpus.excerpt import read_excerpt
-    from alembert.corpus.inputs import check_objective_data, expand_inputs, open_input_corpus
-    from alembert.corpus.shard_tokenizer import WordSettings
 
     files = expand_inputs(inputs)
     words = WordSettings(segmenter=settings.segmenter, dictionary=dictionary)
@@ -169,8 +163,6 @@ def _passes_line(settings: PretrainSettings) -> list[str]:
 
 
 def _print(survey: MaskReport, lines: list[str]) -> None:
-    from alembert.inspect.masks_page import group_segments
-    from alembert.terminal import stdout_console
 
     console = stdout_console()
     coloured = console.color_system is not None and not console.no_color
@@ -194,7 +186,6 @@ def _title(number: int, sequence: MaskedSequence, labels: tuple[str, str]) -> st
 
 
 def _legend(coloured: bool) -> Text:
-    from alembert.inspect.masks_page import MaskGroup, MaskRun
 
     runs = [
         MaskRun("masked", "", "mask", 0, spaced=False),
@@ -207,7 +198,6 @@ def _legend(coloured: bool) -> Text:
 
 def _side(groups: Sequence[MaskGroup], coloured: bool) -> Text:
     """Write a side of a sequence: marks as colours, or as brackets."""
-    from rich.text import Text
 
     text = Text()
     for group in groups:
@@ -222,7 +212,6 @@ def _side(groups: Sequence[MaskGroup], coloured: bool) -> Text:
 
 
 def _append(text: Text, run: MaskRun, style: str, coloured: bool) -> None:
-    from alembert.terminal import escape_controls
 
     shown = escape_controls(f"{run.text}>{run.seen}" if run.mark == "random" else run.text)
     if coloured:

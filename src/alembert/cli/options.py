@@ -1,53 +1,93 @@
-"""Options that several commands share: the same name, the same words.
-
-Options of commands that can run on a Ray cluster: the same names, the same words.
-
-The models that commands are given: a folder or `hub:organisation/name`, and what a foreign folder is taken for.
-"""
+"""Options that several commands share, in groups of `--help`, and how their values are read."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 
+from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadSetting
+from alembert.hub import model_folder
+from alembert.settings import apply_layers, read_layers
+from alembert.tasks.files import describe_inferred_task
 from alembert.terminal import note
+from alembert.workers.ray import RayCluster, check_ray_installed
 
-if TYPE_CHECKING:
-    from alembert.workers.ray import RayCluster
+DATA_PANEL: Final = "Model and data"
+TRAINING_PANEL: Final = "Training"
+OUTPUT_PANEL: Final = "Output"
+SETTINGS_PANEL: Final = "Settings"
 
-
-LABELLED_HELP: Final = "Labelled files of any known format, folders of them, patterns, s3:// addresses, or - for stdin."
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda ...")]
-ForgetTraining = Annotated[
-    bool,
-    typer.Option(
-        "--forget-training",
-        help="Write no hashes of the training texts and entities, to give the model away.",
-    ),
+LABELLED_HELP: Final = "Labelled files of any known format, folders, patterns, s3:// addresses, or - for stdin."
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda ...", rich_help_panel=SETTINGS_PANEL)]
+ConfigFile = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Settings as a TOML file.", rich_help_panel=SETTINGS_PANEL)
 ]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a complete checkpoint.")]
-ShowConfig = Annotated[bool, typer.Option("--show-config", help="Print all settings as TOML, and do nothing.")]
-Types = Annotated[
+Assignments = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="[FILE=]TYPES",
-        help="tag: the only entity types that files annotate, such as Disease,Gene; others are ignored. May be repeated.",
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change one setting of the file, such as read.delimiter=tab; may be repeated.",
+        rich_help_panel=SETTINGS_PANEL,
     ),
 ]
-ScoresAsJson = Annotated[bool, typer.Option("--json", help="Print the scores as one JSON object.")]
-LabelColumn = Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="Column of the label.")]
-Delimiter = Annotated[
+ShowConfig = Annotated[
+    bool,
+    typer.Option("--show-config", help="Print all settings as TOML and exit.", rich_help_panel=SETTINGS_PANEL),
+]
+TrainFiles = Annotated[
+    list[str] | None,
+    typer.Option(metavar="FILE", help="Training examples; may be repeated.", rich_help_panel=DATA_PANEL),
+]
+DevFiles = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="FILE",
+        help="Development examples; by default a tenth of --train is set apart.",
+        rich_help_panel=DATA_PANEL,
+    ),
+]
+UnsplitFiles = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="FILE", help="Examples to split into train, dev and test (80/10/10).", rich_help_panel=DATA_PANEL
+    ),
+]
+Epochs = Annotated[float | None, typer.Option(help="Passes over the training data.", rich_help_panel=TRAINING_PANEL)]
+LearningRate = Annotated[float | None, typer.Option(help="Peak learning rate.", rich_help_panel=TRAINING_PANEL)]
+Seeds = Annotated[
+    int,
+    typer.Option(
+        min=1, help="Train this many times; report mean and deviation, keep the best.", rich_help_panel=TRAINING_PANEL
+    ),
+]
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="Replace a complete result.", rich_help_panel=OUTPUT_PANEL)
+]
+ScoresAsJson = Annotated[
+    bool, typer.Option("--json", help="Print the scores as one JSON object.", rich_help_panel=OUTPUT_PANEL)
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.", rich_help_panel=OUTPUT_PANEL)]
+TextColumn = Annotated[
+    list[str] | None,
+    typer.Option(metavar="COLUMN", help="Column of the text; repeat it for pairs.", rich_help_panel=DATA_PANEL),
+]
+LabelColumn = Annotated[
+    list[str] | None, typer.Option(metavar="COLUMN", help="Column of the label.", rich_help_panel=DATA_PANEL)
+]
+TaskName = Annotated[
     str | None,
-    typer.Option(metavar="SIGN", help="Separator of the columns of tables: , ; | or tab; detected if not given."),
+    typer.Option(metavar="NAME", help="Task to use if the model has several.", rich_help_panel=DATA_PANEL),
 ]
 
 MinScore = Annotated[
     float | None,
-    typer.Option(metavar="SCORE", help="Withhold answers below this score, 0 to 1; they are counted."),
+    typer.Option(metavar="SCORE", help="Withhold and count predictions below this score (0 to 1)."),
 ]
 MinPrecision = Annotated[
     float | None,
@@ -55,9 +95,38 @@ MinPrecision = Annotated[
         "--min-precision",
         "--least-precision",
         metavar="SHARE",
-        help="Withhold answers below the score that reached this precision on the development data.",
+        help="Withhold predictions below the score that reached this precision on the development data.",
     ),
 ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ReadTable:
+    read: ReadOptions = field(default_factory=ReadOptions)
+
+
+def read_options(
+    words: Sequence[str] | None, text: Sequence[str] | None = None, label: list[str] | None = None
+) -> ReadOptions:
+    """Return how files are read: what --set says under `read`, then --text and --label."""
+    flags = {"read": {"text": list(text) if text else None, "label": single_label_column(label)}}
+    return apply_layers(_ReadTable(), read_layers(None, words, flags)).read
+
+
+def files_by_name(names: Sequence[str], flag: str, words: Sequence[str]) -> dict[str, list[str]]:
+    """Read the NAME=FILE of a flag for several tasks; an only task has all files, without its name."""
+    if len(names) == 1:
+        return {names[0]: list(words)}
+    files: dict[str, list[str]] = {name: [] for name in names}
+    for word in words:
+        name, _, file = word.partition("=")
+        if name not in files or not file:
+            raise BadSetting(
+                f"{flag} is {word!r}; with several tasks name the task of each file, as in {flag} {names[0]}=FILE. "
+                f"The tasks are {', '.join(names)}."
+            )
+        files[name].append(file)
+    return files
 
 
 def withheld_note(count: int, thresholds: Iterable[float]) -> str:
@@ -81,29 +150,32 @@ def single_label_column(columns: list[str] | None) -> str | None:
     return columns[0] if columns else None
 
 
-RunOn = Annotated[str, typer.Option(metavar="PLACE", help="Where the work is done: local or ray.")]
-RayAddress = Annotated[
-    str | None,
-    typer.Option(
-        metavar="HOST:PORT",
-        help="Address of a running Ray cluster; RAY_ADDRESS if not given; without either, one is started on this machine.",
-    ),
-]
-WorkerCpus = Annotated[int | None, typer.Option(min=1, max=1024, help="CPUs of each worker on Ray; 1 if not given.")]
+RunOn = Annotated[str, typer.Option(metavar="PLACE", help="Where to run: local or ray.")]
 
 
-def resolve_cluster(on: str, workers: int | None, worker_cpus: int | None, address: str | None) -> RayCluster | None:
-    """Give the cluster that was asked for; None: this machine, without one."""
-    from alembert.errors import BadSetting
-    from alembert.workers.ray import RayCluster, check_ray_installed
+@dataclass(frozen=True, kw_only=True)
+class RayRunOptions:
+    """How a command uses a Ray cluster."""
 
+    ray_address: str | None = None
+    """HOST:PORT of a running Ray cluster; none: RAY_ADDRESS, else a cluster is started on this machine."""
+    worker_cpus: int | None = None
+    """CPUs of each worker; none: 1."""
+
+    def __post_init__(self) -> None:
+        if self.worker_cpus is not None and not 1 <= self.worker_cpus <= 1024:
+            raise BadSetting(f"`worker_cpus` is {self.worker_cpus}; expected 1 to 1024.")
+
+
+def resolve_cluster(on: str, workers: int | None, options: RayRunOptions) -> RayCluster | None:
+    """Return the cluster to run on; None: this machine, without one."""
     if on == "ray":
         check_ray_installed()
-        return RayCluster(address=address, workers=workers, cpus=worker_cpus or 1)
+        return RayCluster(address=options.ray_address, workers=workers, cpus=options.worker_cpus or 1)
     if on != "local":
         raise BadSetting(f"`--on` is {on!r}; expected local or ray.")
-    if worker_cpus is not None or address is not None:
-        raise BadSetting("`--worker-cpus` and `--ray-address` are for a cluster: add --on ray, or leave them out.")
+    if options != RayRunOptions():
+        raise BadSetting("run.worker_cpus and run.ray_address are for a cluster: add --on ray, or leave them out.")
     return None
 
 
@@ -115,8 +187,6 @@ LANGUAGE_MODEL_HELP = "A checkpoint folder with a language-model head, or hub:or
 
 def find_model(model: str | Path) -> Path:
     """Return the folder of a fine-tuned model; say what it is taken for if it was fine-tuned by another program."""
-    from alembert.hub import model_folder
-    from alembert.tasks.files import describe_inferred_task
 
     folder = model_folder(model)
     if remark := describe_inferred_task(folder, str(model)):

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from alembert.errors import BadInput, BadSetting
+from alembert.artifact import atomic_write
+from alembert.errors import BadFile, BadInput, BadSetting
 from alembert.terminal import note, read_stdin
 
 TEXTS_HELP = "Texts; one a line on stdin if none."
@@ -65,7 +66,6 @@ def refuse_files(texts: Sequence[str], command: str) -> None:
 
 def check_page(path: Path | None) -> None:
     """Refuse a name that something else has."""
-    from alembert.errors import BadFile
 
     if path is not None and (path.is_dir() or path.parent.is_file()):
         raise BadFile(f"The page cannot be written to {path}: a folder or a file is in its way. Choose another name.")
@@ -73,9 +73,6 @@ def check_page(path: Path | None) -> None:
 
 def write_page(path: Path, text: str) -> None:
     """Write a page, and say where it is."""
-    from alembert.artifact import atomic_write
-    from alembert.errors import BadFile
-    from alembert.terminal import note
 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

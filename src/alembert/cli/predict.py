@@ -7,30 +7,29 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
+from alembert.cli.fill import fill_texts
+from alembert.cli.generate import continue_texts
 from alembert.cli.options import (
     MODEL_HELP,
-    Delimiter,
     MinPrecision,
     MinScore,
     find_model,
     withheld_note,
 )
 from alembert.cli.output import SET_ASIDE, find_file_path, for_each_text
+from alembert.corpus.fetch import fetch_to_temporary_folder
+from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadInput, BadSetting
-from alembert.infer.task_model import TaskModel
+from alembert.infer.engines import open_torch_engine
+from alembert.infer.language_model import next_sentence_probability
+from alembert.infer.task_model import TaskExamples, TaskModel
+from alembert.infer.triples import TripleFilter, TripleModel
 from alembert.terminal import escape_controls, note, print_json
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from alembert.corpus.readers.contract import ReadOptions
-    from alembert.infer.task_model import TaskExamples
-    from alembert.infer.triples import TripleFilter, TripleModel
-
 
 FILL, GENERATE = "`alembert fill`", "`alembert generate`"
 FINE_TUNED = "fine-tuned models"
@@ -56,9 +55,9 @@ def predict(
         list[str] | None,
         typer.Option(metavar="TYPE:TYPE", help="Triples: only between entities of these types; repeatable."),
     ] = None,
-    least: Annotated[
+    min_triple_score: Annotated[
         float | None,
-        typer.Option(metavar="SCORE", help="Triples: withhold those below this score; entities stay."),
+        typer.Option(metavar="SCORE", help="Triples: withhold those below this score, but not their entities."),
     ] = None,
     is_next: Annotated[
         bool,
@@ -75,7 +74,7 @@ def predict(
     text: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN", help="File: column of the text; two make pairs.")
     ] = None,
-    delimiter: Delimiter = None,
+    delimiter: Annotated[str | None, typer.Option(metavar="SIGN", help="File: separator of columns.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per text.")] = False,
     # What follows is now `alembert fill` and `alembert generate`, and goes with the next version.
     fill_mask: Annotated[str | None, typer.Option(hidden=True)] = None,
@@ -94,17 +93,17 @@ def predict(
     """Predict with a fine-tuned model."""
     decoding = {
         "method": method,
-        "longest": longest,
+        "max_new_tokens": longest,
         "temperature": temperature,
         "top_k": top_k,
         "top_p": top_p,
         "beams": beams,
         "count": count,
         "seed": seed,
-        "no_repeat": no_repeat,
+        "no_repeat_ngram": no_repeat,
     }
     thresholds = {"min_score": min_score, "min_precision": min_precision}
-    for_triples = {"pair": pair, "least": least}
+    for_triples = {"pair": pair, "min_triple_score": min_triple_score}
     for_file = {"text": text, "delimiter": delimiter}
     fine_tuned = {"task": task, "file": file, **thresholds, **for_triples, **for_file}
     if fill_mask is None:
@@ -146,9 +145,6 @@ def _predict_file(
     for_file: dict[str, Any],
     as_json: bool,
 ) -> None:
-    from alembert.corpus.fetch import fetch_to_temporary_folder
-    from alembert.corpus.readers.contract import ReadOptions
-
     options = ReadOptions(text=tuple(for_file["text"] or ()), delimiter=for_file["delimiter"])
     (path,) = fetch_to_temporary_folder([file])
     opened = TaskModel.open(find_model(model), task=task).with_threshold(**thresholds)
@@ -164,8 +160,6 @@ def _predict_texts(
     as_json: bool,
 ) -> None:
     if texts and os.path.isdir(texts[0]):  # noqa: PTH112 (Path.is_dir raises for a text too long for a name)
-        from alembert.infer.triples import TripleModel
-
         _refuse({"task": task}, "one model of several tasks")
         folders = find_model(model), find_model(texts[0])
         triples = TripleModel.open(*folders, _triple_filter(**for_triples)).with_threshold(**thresholds)
@@ -176,20 +170,16 @@ def _predict_texts(
         predict_texts(opened, texts, as_json)
 
 
-def _triple_filter(pair: list[str] | None, least: float | None) -> TripleFilter:
-    from alembert.infer.triples import TripleFilter
+def _triple_filter(pair: list[str] | None, min_triple_score: float | None) -> TripleFilter:
 
     types = [tuple(each.split(":")) for each in pair or []]
     for given, names in zip(pair or [], types, strict=True):
         if len(names) != 2 or not all(names):
             raise BadSetting(f"--pair is {given!r}; expected two types, such as Chemical:Gene.")
-    return TripleFilter(types=tuple((head, tail) for head, tail in types), min_score=least or 0.0)
+    return TripleFilter(types=tuple((head, tail) for head, tail in types), min_score=min_triple_score or 0.0)
 
 
 def _predict_next(model: str, texts: Sequence[str], as_json: bool) -> None:
-    from alembert.infer.engines import open_torch_engine
-    from alembert.infer.language_model import next_sentence_probability
-    from alembert.terminal import escape_controls, print_json
 
     if len(texts) != 2:
         were_given = "1 was given" if len(texts) == 1 else f"{len(texts)} were given"
@@ -220,9 +210,6 @@ def _predict_deprecated(
     as_json: bool,
 ) -> None:
     """Fill masks or continue a text under the names that this had in the last version."""
-    from alembert.cli.fill import fill_texts
-    from alembert.cli.generate import continue_texts
-    from alembert.terminal import note
 
     if texts:
         raise BadSetting(f"`alembert predict MODEL TEXT...` is for {FINE_TUNED}. Use {FILL} or {GENERATE}.")

@@ -2,120 +2,140 @@
 
 from __future__ import annotations
 
-import re
 import sys
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from alembert.cli.options import Device, Overwrite, ScoresAsJson, ShowConfig
+from alembert.cli.options import (
+    DATA_PANEL,
+    OUTPUT_PANEL,
+    TRAINING_PANEL,
+    Assignments,
+    ConfigFile,
+    Device,
+    LearningRate,
+    Overwrite,
+    ScoresAsJson,
+    ShowConfig,
+)
+from alembert.errors import BadSetting
+from alembert.hardware.torch_settings import resolve_device
+from alembert.settings import parse_count, read_layers, split_table, to_toml
+from alembert.terminal import ProgressBar, note, print_json
+from alembert.train.pretrain.recipes import choose_recipe, resolve_recipe
+from alembert.train.settings import ObjectiveWeights, PretrainSettings
 
 if TYPE_CHECKING:
     from alembert.train.pretrain.pretrain import PretrainRunResult
-    from alembert.train.settings import PretrainSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainRunOptions:
+    """What a run of `pretrain` is told beside its settings."""
+
+    dictionary: str | None = None
+    """File of terms that are one word in Chinese, one a line."""
+    cache: str | None = None
+    """Folder for the tokenized text; none: a hidden folder beside the result."""
+    shard: bool = False
+    """Shard the model over the processes of torchrun (FSDP2)."""
+    workers: int | None = None
+    """Processes that prepare the data; none: one for each CPU."""
+
+    def __post_init__(self) -> None:
+        if self.workers is not None and self.workers < 1:
+            raise BadSetting(f"`workers` is {self.workers}; expected 1 or more.")
 
 
 def pretrain(
     inputs: Annotated[
         list[Path] | None, typer.Argument(metavar="INPUT", help="A Corpus folder, or files with text.")
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Where the checkpoint goes; run again to continue.")
-    ] = None,
     *,
     model: Annotated[
-        str | None, typer.Option(metavar="FOLDER", help="A checkpoint to adapt, or hub:organisation/name.")
+        str | None,
+        typer.Option(
+            metavar="FOLDER", help="A checkpoint to adapt, or hub:organisation/name.", rich_help_panel=DATA_PANEL
+        ),
     ] = None,
     tokenizer: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Vocabulary of a new model; learnt if not given.")
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="Tokenizer of a new model; by default it is learnt.", rich_help_panel=DATA_PANEL
+        ),
     ] = None,
-    size: Annotated[str | None, typer.Option(help="Size of a new model: tiny, mini, small, base ...")] = None,
-    recipe: Annotated[str | None, typer.Option(help="Settings that belong together; see docs/pretrain.md.")] = None,
-    config: Annotated[Path | None, typer.Option(metavar="FILE", help="Settings in TOML, on top of the recipe.")] = None,
+    size: Annotated[
+        str | None,
+        typer.Option(help="Size of a new model: tiny, mini, small, base ...", rich_help_panel=DATA_PANEL),
+    ] = None,
+    recipe: Annotated[
+        str | None, typer.Option(help="Named settings; see docs/pretrain.md.", rich_help_panel=TRAINING_PANEL)
+    ] = None,
     objective: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME[=WEIGHT]", help="Learn this (and nothing else); may be repeated."),
+        typer.Option(
+            metavar="NAME[=WEIGHT]",
+            help="Train on this objective instead of those of the recipe; may be repeated.",
+            rich_help_panel=TRAINING_PANEL,
+        ),
     ] = None,
-    unit: Annotated[str | None, typer.Option(help="What is masked: piece, word, span or entity.")] = None,
-    hours: Annotated[float | None, typer.Option(help="Length of the run by the clock.")] = None,
-    tokens: Annotated[str | None, typer.Option(help="Length of the run in tokens: 500k, 20M, 1G.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Length of the run in steps.")] = None,
-    rate: Annotated[float | None, typer.Option(help="Highest learning rate.")] = None,
-    length: Annotated[int | None, typer.Option(help="Tokens of a sequence at most.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Decides about all chance.")] = None,
-    dictionary: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Terms that are one word in Chinese, one a line.")
+    hours: Annotated[
+        float | None, typer.Option(help="Length of the run in hours.", rich_help_panel=TRAINING_PANEL)
     ] = None,
-    cache: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Where shards are kept; hidden beside the result.")
+    tokens: Annotated[
+        str | None,
+        typer.Option(help="Length of the run in tokens: 500k, 20M, 1G.", rich_help_panel=TRAINING_PANEL),
     ] = None,
-    device: Device = "auto",
-    shard: Annotated[
-        bool, typer.Option("--shard", help="Spread the model over the processes of torchrun (FSDP2).")
-    ] = False,
-    workers: Annotated[int | None, typer.Option(min=1, help="Processes that prepare the data.")] = None,
+    learning_rate: LearningRate = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Folder to write the checkpoint to.", rich_help_panel=OUTPUT_PANEL),
+    ] = None,
     overwrite: Overwrite = False,
-    show_config: ShowConfig = False,
     as_json: ScoresAsJson = False,
+    config: ConfigFile = None,
+    assignments: Assignments = None,
+    show_config: ShowConfig = False,
+    device: Device = "auto",
 ) -> None:
-    """Pre-train a model from scratch, or adapt one to your text. A stopped run continues with the same command."""
-    from alembert.train.pretrain.inputs import PretrainStart
-    from alembert.train.pretrain.recipes import choose_recipe
-
-    changes = {
+    """Pre-train a model from scratch, or adapt one to your text. To resume a stopped run, repeat the command."""
+    flags = {
         "hours": hours,
         "tokens": None if tokens is None else parse_count(tokens),
-        "steps": steps,
-        "seed": seed,
         "objectives": _weights(objective) if objective else None,
-        "masks": None if unit is None else {"unit": unit},
-        "optimiser": None if rate is None else {"rate": rate},
-        "sequences": None if length is None else {"length": length},
+        "optimiser": {"learning_rate": learning_rate},
     }
     names = [each.partition("=")[0] for each in objective or ()]
-    name = recipe or choose_recipe(model, names)
-    given = {key: value for key, value in changes.items() if value is not None}
-    settings = resolve_pretrain_settings(name, config, given, chosen=recipe is not None)
+    usual = recipe or choose_recipe(model, names)
+    options, layers = split_table(PretrainRunOptions(), "run", read_layers(config, assignments, flags))
+    settings = resolve_recipe(usual, layers, chosen=recipe is not None)
     if show_config:
-        from alembert.settings import to_toml
-
-        print(to_toml(settings), end="")
+        print(to_toml(settings), f"\n[run]\n{to_toml(options)}", sep="", end="")
         return
     if not inputs or out is None:
         raise typer.BadParameter("give INPUT and --out, or --show-config")
+    from alembert.train.pretrain.inputs import PretrainStart
+
     _run(
         inputs,
         out,
         PretrainStart(model, tokenizer, size),
         settings,
         as_json,
-        dictionary=dictionary,
-        cache=cache,
-        workers=workers,
-        device=_device(device),
-        shard=shard,
+        dictionary=None if options.dictionary is None else Path(options.dictionary),
+        cache=None if options.cache is None else Path(options.cache),
+        workers=options.workers,
+        device=resolve_device(device),
+        shard=options.shard,
         overwrite=overwrite,
     )
 
 
-def resolve_pretrain_settings(
-    name: str, config: Path | None, changes: dict[str, Any], *, chosen: bool = False
-) -> PretrainSettings:
-    """Put recipe, file and flags together; the last one wins. A recipe that was `chosen` wins over that of the file."""
-    from alembert.settings import read_toml
-    from alembert.train.pretrain.recipes import resolve_recipe
-
-    layers = {str(config): read_toml(config) if config else {}, "The command line": changes}
-    return resolve_recipe(name, layers, chosen=chosen)
-
-
 def _weights(objectives: list[str]) -> dict[str, float]:
     """Read NAME or NAME=WEIGHT; whatever is not named is off."""
-    from dataclasses import fields
-
-    from alembert.errors import BadSetting
-    from alembert.train.settings import ObjectiveWeights
 
     weights = {item.name: 0.0 for item in fields(ObjectiveWeights)}
     for each in objectives:
@@ -127,29 +147,7 @@ def _weights(objectives: list[str]) -> dict[str, float]:
     return weights
 
 
-def parse_count(text: str) -> int:
-    """Read a number with k, M or G.
-
-    >>> parse_count("20M"), parse_count("1.5k"), parse_count("300")
-    (20000000, 1500, 300)
-    """
-    from alembert.errors import BadSetting
-
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([kKmMgG]?)", text.strip())
-    if not found:
-        raise BadSetting(f"--tokens is {text!r}; expected a number such as 500k, 20M or 1G.")
-    factor = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}[found[2].lower()]
-    return round(float(found[1]) * factor)
-
-
-def _device(wanted: str) -> str:
-    from alembert.hardware.torch_settings import resolve_device
-
-    return resolve_device(wanted)
-
-
 def _run(inputs: list[Path], out: Path, start: Any, settings: PretrainSettings, as_json: bool, **around: Any) -> None:
-    from alembert.terminal import ProgressBar, note
     from alembert.train.distributed import is_first_process
     from alembert.train.pretrain.pretrain import pretrain as run
     from alembert.train.run import RunContext
@@ -162,9 +160,6 @@ def _run(inputs: list[Path], out: Path, start: Any, settings: PretrainSettings, 
 
 
 def _show(done: PretrainRunResult, out: Path, as_json: bool) -> None:
-    from dataclasses import asdict
-
-    from alembert.terminal import print_json
 
     if as_json:
         print_json({"folder": str(out), **asdict(done)})

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from alembert.cli.options import LANGUAGE_MODEL_HELP
 from alembert.cli.output import SET_ASIDE, TEXTS_HELP, for_each_text, refuse_files
+from alembert.infer.engines import open_torch_engine
+from alembert.infer.language_model import TextScore, score_text
 from alembert.terminal import escape_controls, print_json
-
-if TYPE_CHECKING:
-    from alembert.infer.language_model import TextScore
 
 
 def score(
@@ -23,8 +22,6 @@ def score(
 
     Exact for causal models; pseudo-log-likelihood (each token masked in turn) for masked ones.
     """
-    from alembert.infer.engines import open_torch_engine
-    from alembert.infer.language_model import score_text
 
     refuse_files(texts or [], "score")
     engine = open_torch_engine(model)

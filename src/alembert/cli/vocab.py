@@ -5,26 +5,28 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.box import SIMPLE_HEAD
+from rich.table import Table as RichTable
 
-from alembert.cli.output import SET_ASIDE
-from alembert.terminal import note
-
-if TYPE_CHECKING:
-    from alembert.corpus.excerpt import TextSampleReader
-    from alembert.files.vocab import (
-        VocabExtendResult,
-        VocabLearnResult,
-        VocabOutput,
-        VocabPruneResult,
-    )
-    from alembert.inspect.vocab import VocabTable
-    from alembert.text.lexicon import Lexicon
-    from alembert.text.segmentation import SegmentationComparison
-    from alembert.text.tokenizer_report import TokenizerReport
+from alembert.cli.command import VerbCommand
+from alembert.cli.output import SET_ASIDE, check_page, write_page
+from alembert.corpus.excerpt import TextSampleReader
+from alembert.errors import BadInput
+from alembert.files import vocab
+from alembert.files.vocab import VocabExtendResult, VocabLearnResult, VocabOutput, VocabPruneResult
+from alembert.hub import is_hub_id
+from alembert.inspect.vocab import VocabTable, render_vocab_page, report_vocabulary
+from alembert.terminal import ProgressBar, note, print_json, stdout_console
+from alembert.text.extend import ExtendSettings
+from alembert.text.lexicon import Lexicon, parse_lexicon_option, read_lexicon
+from alembert.text.segmentation import SegmentationComparison
+from alembert.text.tokenizer import Tokenizer
+from alembert.text.tokenizer_report import TokenizerReport
 
 app = typer.Typer(
     help="Learn, extend, prune and judge the vocabulary of a tokenizer.",
@@ -47,7 +49,7 @@ _Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a result 
 _Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
 
 
-@app.command("learn")
+@app.command("learn", cls=VerbCommand)
 def learn(
     corpus: _Sources,
     *,
@@ -65,7 +67,6 @@ def learn(
     as_json: _Json = False,
 ) -> None:
     """Learn a WordPiece vocabulary from a corpus."""
-    from alembert.files import vocab
 
     lexicons, terms = _lexicons(lexicon), _terms(whole)
     samples = _samples(corpus, lexicons)
@@ -76,7 +77,7 @@ def learn(
     _finish(samples)
 
 
-@app.command("extend")
+@app.command("extend", cls=VerbCommand)
 def extend(
     model: _ModelArgument,
     corpus: _Sources,
@@ -105,8 +106,6 @@ def extend(
     as_json: _Json = False,
 ) -> None:
     """Add words to a vocabulary, so that each becomes one token, and give the model rows for them."""
-    from alembert.files import vocab
-    from alembert.text.extend import ExtendSettings
 
     lexicons, forced = _lexicons(lexicon), _terms(term_file)
     samples, subject = _samples(corpus, lexicons), vocab.open_tokenizer_with_model(model)
@@ -118,12 +117,11 @@ def extend(
     _finish(samples)
 
 
-@app.command("prune")
+@app.command("prune", cls=VerbCommand)
 def prune(
     model: _ModelArgument, corpus: _Sources, *, out: _Out, overwrite: _Overwrite = False, as_json: _Json = False
 ) -> None:
     """Drop the pieces that a corpus does not use, with their rows of the model."""
-    from alembert.files import vocab
 
     samples, subject = _samples(corpus, []), vocab.open_tokenizer_with_model(model)
     output = _output(out, [*_local(model), *corpus], [], None, overwrite=overwrite)
@@ -133,7 +131,7 @@ def prune(
     _finish(samples)
 
 
-@app.command("report")
+@app.command("report", cls=VerbCommand)
 def report(
     model: _ModelArgument,
     corpus: _Sources,
@@ -146,19 +144,15 @@ def report(
     as_json: _Json = False,
 ) -> None:
     """Say how well a tokenizer fits a corpus, what to add, and what it would save."""
-    from alembert.cli.output import check_page, write_page
-    from alembert.inspect import vocab
-    from alembert.terminal import print_json
-    from alembert.text.tokenizer import Tokenizer
 
     check_page(html)
     tokenizer = Tokenizer.open(model)
     other = None if against is None else (_short(against), Tokenizer.open(against))
     samples = _samples(corpus, _lexicons(lexicon))
     with _show_reading(samples):
-        found = vocab.report_vocabulary(tokenizer, samples, name=_short(model), against=other)
+        found = report_vocabulary(tokenizer, samples, name=_short(model), against=other)
     if html is not None:
-        write_page(html, vocab.render_vocab_page(found))
+        write_page(html, render_vocab_page(found))
     if as_json:
         print_json(found.as_json(), indent=2)
     else:
@@ -167,7 +161,6 @@ def report(
 
 
 def _lexicons(options: list[str] | None) -> list[Lexicon]:
-    from alembert.text.lexicon import parse_lexicon_option, read_lexicon
 
     found = [read_lexicon(path, label) for label, path in map(parse_lexicon_option, options or [])]
     for warning in (warning for lexicon in found for warning in lexicon.warnings()):
@@ -176,13 +169,11 @@ def _lexicons(options: list[str] | None) -> list[Lexicon]:
 
 
 def _terms(path: Path | None) -> list[str]:
-    from alembert.text.lexicon import read_lexicon
 
     return [] if path is None else [term for term, _ in read_lexicon(path, "terms").terms]
 
 
 def _samples(paths: list[Path], lexicons: list[Lexicon]) -> TextSampleReader:
-    from alembert.corpus.excerpt import TextSampleReader
 
     return TextSampleReader.open(paths, lexicons)
 
@@ -190,8 +181,6 @@ def _samples(paths: list[Path], lexicons: list[Lexicon]) -> TextSampleReader:
 @contextmanager
 def _show_reading(samples: TextSampleReader) -> Iterator[None]:
     """Show on a terminal how far the reading has come."""
-    from alembert.errors import BadInput
-    from alembert.terminal import ProgressBar
 
     with ProgressBar(sys.stderr) as bar:
         samples.tell = bar.show
@@ -205,14 +194,12 @@ def _show_reading(samples: TextSampleReader) -> Iterator[None]:
 def _output(
     out: Path, inputs: list[Path], lexicons: list[Lexicon], extra: Path | None, *, overwrite: bool
 ) -> VocabOutput:
-    from alembert.files.vocab import VocabOutput
 
     files = [lexicon.path for lexicon in lexicons if lexicon.path] + ([extra] if extra else [])
     return VocabOutput(out, [*inputs, *files], overwrite)
 
 
 def _local(model: str) -> list[Path]:
-    from alembert.hub import is_hub_id
 
     return [] if is_hub_id(model) else [Path(model)]
 
@@ -232,7 +219,6 @@ def _finish(samples: TextSampleReader) -> None:
 
 
 def _print_result(lines: list[str], content: dict[str, Any], as_json: bool) -> None:
-    from alembert.terminal import print_json
 
     if as_json:
         print_json(content, indent=2)
@@ -308,7 +294,6 @@ def _pruned_lines(done: VocabPruneResult) -> list[str]:
 
 
 def _pruned_json(done: VocabPruneResult) -> dict[str, Any]:
-    from dataclasses import asdict
 
     numbers = {name: value for name, value in vars(done).items() if name != "pruning"}
     found = done.pruning
@@ -316,10 +301,6 @@ def _pruned_json(done: VocabPruneResult) -> dict[str, Any]:
 
 
 def _print_tables(tables: tuple[VocabTable, ...]) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table as RichTable
-
-    from alembert.terminal import stdout_console
 
     console = stdout_console()
     for table in tables:

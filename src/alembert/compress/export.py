@@ -199,7 +199,7 @@ class _ExportRun:
     @cached_property
     def rows(self) -> list[Row]:
         """The rows to calibrate on, as many of each task that has text."""
-        return _calibration_rows(self.parts, self.settings.rows)
+        return _calibration_rows(self.parts, self.settings.calibration_rows)
 
     def compiled(self, graph: Any) -> ExportedGraph:
         heads = {part.head: part.facts for part in self.parts}
@@ -221,7 +221,7 @@ class _ExportRun:
             loss=self._loss,
             ranked=self.maker.ranked,
         )
-        return search.search(self.settings.limit, self.say) or (None, ())
+        return search.search(self.settings.max_score_loss, self.say) or (None, ())
 
     def _loss(self, graph: Any) -> float:
         """Give the points that int8 costs the task which loses most."""

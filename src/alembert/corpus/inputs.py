@@ -107,7 +107,7 @@ def check_objective_data(
     if wants_entities and not entities:
         raise BadSetting(
             f"Entity masks or boundaries are on, and the corpus {corpus} has no entities. Build it with a "
-            "dictionary (alembert corpus build --lexicon LABEL=FILE), or use --unit word and boundaries = 0."
+            "dictionary (alembert corpus build --lexicon LABEL=FILE), or use --set masks.unit=word and boundaries = 0."
         )
 
 

@@ -37,7 +37,7 @@ def pretrain(folders: DemoFolders) -> DemoStep:
         tokens=PRETRAIN_TOKENS,
         batch=BatchSettings(tokens=STEP_TOKENS, micro_tokens=512),
         model=ModelSettings(),  # all parts at once: none of them has learnt anything yet
-        optimiser=OptimiserSettings(rate=2e-3),
+        optimiser=OptimiserSettings(learning_rate=2e-3),
         evaluation=HeldOutSettings(share=0.1, times=4),
     )
     start, around = PretrainStart(model=str(folders.extended)), RunContext(overwrite=True)
@@ -107,7 +107,7 @@ def _finetune(
     job = FinetuneJob(model=str(folders.pretrained), tasks={task: spec})
     batch, optimiser = (
         BatchSettings(tokens=pace.batch_tokens, micro_tokens=pace.batch_tokens),
-        OptimiserSettings(rate=pace.learning_rate),
+        OptimiserSettings(learning_rate=pace.learning_rate),
     )
     settings = FinetuneSettings(epochs=pace.epochs, optimiser=optimiser, batch=batch)
     done = finetune(job, out, settings, around=RunContext(overwrite=True))
@@ -181,7 +181,7 @@ def student_settings() -> DistillSettings:
     from alembert.train.settings import BatchSettings
 
     usual, batch = fast(), BatchSettings(tokens=STEP_TOKENS, micro_tokens=STEP_TOKENS)
-    faster = replace(usual.prediction.optimiser, rate=2e-3)
+    faster = replace(usual.prediction.optimiser, learning_rate=2e-3)
     return replace(
         usual,
         intermediate=replace(usual.intermediate, batch=batch),

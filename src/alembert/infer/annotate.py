@@ -116,7 +116,7 @@ def annotate(
 
 def _notes_on_columns(named: ReadOptions, used: ReadOptions) -> Iterator[str]:
     if used.text != named.text:
-        yield f"in tables and JSON the text is read from {', '.join(used.text)}, as in training (--text names another)"
+        yield f"in tables and JSON the text is read from {', '.join(used.text)}, as in training (--set read.text names another)"
 
 
 def _notes_on_lexicons(pipeline: Pipeline, counts: Mapping[str, int]) -> Iterator[str]:

@@ -106,7 +106,7 @@ class Pipeline:
             columns = " and ".join(", ".join(names) for names in texts)
             raise BadSetting(
                 f"The models were trained on the texts of different columns: {columns}. Say which column has the text: "
-                "--text COLUMN."
+                "--set read.text=COLUMN."
             )
         for part in self.models:
             options = part.saved.apply_columns(options)

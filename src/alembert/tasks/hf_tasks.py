@@ -85,7 +85,7 @@ def _infer_tagger(config: Mapping[str, Any]) -> InferredTask:
         "names": list(names),
         "partial": False,
         "temperature": 1.0,
-        "settings": {"length": _window_length(config), "every_token": scheme.is_every_token},
+        "settings": {"max_length": _window_length(config), "every_token": scheme.is_every_token},
     }
     many = "type" if len(scheme.types) == 1 else "types"
     return InferredTask(
@@ -111,7 +111,7 @@ def _infer_classifier(config: Mapping[str, Any]) -> InferredTask:
         "deviation": 1.0,
         "temperature": 1.0,
         "thresholds": {},
-        "settings": {"kind": kind, "length": _window_length(config)},
+        "settings": {"kind": kind, "max_length": _window_length(config)},
     }
     if is_number:
         return InferredTask(table, "a regression model (a number for each text)")
@@ -139,7 +139,7 @@ def _infer_multiple_choice(config: Mapping[str, Any]) -> InferredTask:
         "choices": [2, 2],
         "passages": True,
         "temperature": 1.0,
-        "settings": {"length": _window_length(config)},
+        "settings": {"max_length": _window_length(config)},
     }
     return InferredTask(table, "a multiple choice model (any number of choices)")
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeVar
 
 from alembert.errors import BadSetting
-from alembert.settings import apply_changes
+from alembert.settings import apply_changes, rename_old_keys
 
 S = TypeVar("S")
 MAX_MAGNITUDE: Final = 1e300
@@ -30,9 +30,9 @@ def check_choices(settings: object, choices: Mapping[str, Sequence[object]]) -> 
 def check_windows(length: int, overlap: int) -> None:
     """Refuse windows that are too short to be read, or that share more than half of their tokens."""
     if length < 16:
-        raise BadSetting(f"`length` of the task is {length}; a window needs at least 16 tokens.")
+        raise BadSetting(f"`max_length` of the task is {length}; a window needs at least 16 tokens.")
     if not 0 <= overlap <= length // 2:
-        raise BadSetting(f"`overlap` of the task is {overlap}; expected 0 to half of `length` ({length // 2}).")
+        raise BadSetting(f"`overlap` of the task is {overlap}; expected 0 to half of `max_length` ({length // 2}).")
 
 
 def load_settings(settings_class: Callable[[], S], table: Mapping[str, Any]) -> S:
@@ -41,7 +41,7 @@ def load_settings(settings_class: Callable[[], S], table: Mapping[str, Any]) -> 
     Nobody has asked for these values, so a sentence about a setting would mislead.
     """
     try:
-        return apply_changes(settings_class(), table, "the settings")
+        return apply_changes(settings_class(), rename_old_keys(table, path=("task",)), "the settings")
     except BadSetting as wrong:
         raise ValueError(str(wrong)) from None
 
@@ -61,14 +61,14 @@ def load_temperature(table: Mapping[str, Any]) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class LossSettings:
-    """What is added to the plain loss."""
+    """Changes of the loss."""
 
     label_smoothing: float = 0.0
-    """Share of the probability that is spread over all labels (0.1, say); 0: none."""
+    """Label smoothing (such as 0.1); 0: off."""
     focal: float = 0.0
-    """Power of focal loss, which makes sure answers count less (2, say); 0: off."""
+    """Gamma of focal loss (such as 2); 0: off."""
     class_weights: Literal["equal", "balanced"] = "equal"
-    """balanced: rare labels count more, by the inverse of their frequency in training."""
+    """balanced: weights by inverse frequency of the labels in training."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.label_smoothing < 1:
@@ -83,12 +83,12 @@ class LossSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class DistillLossSettings:
-    """How the answers of a teacher are taught."""
+    """How the teacher's predictions are distilled."""
 
     temperature: float = 1.0
-    """What the evidence of both is divided by: above 1, unlikely answers count more. Numbers and vectors have none."""
+    """Temperature of the softmax of both models; without effect for regression and vectors."""
     crf: Literal["marginals", "path"] = "marginals"
-    """What a CRF teaches: marginals (how likely each tag of each word is) or path (its best path, as if it were gold)."""
+    """What a CRF teacher gives: marginals (probabilities of tags) or path (its best path as gold labels)."""
 
     def __post_init__(self) -> None:
         if not 0 < self.temperature < float("inf"):

@@ -126,7 +126,7 @@ def read_lexicon(path: str | Path, label: str) -> Lexicon:
 
 
 def read_word_list(path: str | Path) -> frozenset[str]:
-    """Read a `--stop` or `--keep` list: the first cell of each row."""
+    """Read a `--stop-terms` or `--keep-terms` list: the first cell of each row."""
     return frozenset(term for term, _ in read_lexicon(path, "words").terms)
 
 

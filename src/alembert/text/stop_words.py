@@ -3,7 +3,7 @@
 Gene and drug lexicons hold symbols that are spelt like English words ("WAS", "CAT", "REST"), units ("MG") or statistics
 ("CI"); phenotype lexicons hold plain adjectives ("severe", "left"). A term that is, as a whole, one of these words is
 not matched. `find_ordinary_words` finds more such words in the user's own corpus. Single characters and bare numbers are
-never matched either. `--keep` allows a word again, `--stop` adds more.
+never matched either. `--keep-terms` allows a word again, `--stop-terms` adds more.
 """
 
 import re

@@ -210,7 +210,7 @@ def shard_model(model: Model, device: torch.device, world: int, settings: Optimi
     if settings.name == "lamb" or settings.half_heads:
         raise BadSetting(
             "A sharded model is trained with adamw or bert_adam, and all heads of a layer at once: lamb and half_heads "
-            "look at whole matrices. Change the optimiser, or do without --shard."
+            "look at whole matrices. Change the optimiser, or do without run.shard."
         )
     mesh = init_device_mesh(device.type, (world,))
     for part in (*model.encoder.blocks, model):

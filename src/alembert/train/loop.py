@@ -77,7 +77,7 @@ class TrainingLoop:
         self.log = log
         self.tell = tell
         self.optimiser = Optimiser(model, settings.optimiser)
-        decay = settings.saving.average
+        decay = settings.saving.ema_decay
         self.average = None if decay is None else ExponentialMovingAverage(model, decay)
         self.position = TrainerState()
         self.streams = torch.get_num_threads() if device == "cpu" else 1
@@ -142,7 +142,7 @@ class TrainingLoop:
         portions, cursor = self.objective.sample(position.cursor, settings.batch.micro_batches, progress)
         totals = self._gradients(portions)
         self.processes.sum_gradients(self.model.parameters())
-        rate = settings.optimiser.rate * get_rate_factor(progress, settings.schedule)
+        rate = settings.optimiser.learning_rate * get_rate_factor(progress, settings.schedule)
         norm = self.optimiser.step(position.done.step, rate)
         is_sound = math.isfinite(norm)
         if is_sound and self.average is not None:

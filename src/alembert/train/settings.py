@@ -24,38 +24,38 @@ _LARGEST_BETA: Final = 0.99999
 
 @dataclass(frozen=True, kw_only=True)
 class OptimiserSettings:
-    """How weights follow gradients."""
+    """The optimiser."""
 
     name: OptimiserName = "adamw"
-    """adamw, bert_adam (as published: moments are not corrected for their start at zero) or lamb (large batches)."""
-    rate: float = 1e-4
-    """Learning rate at its highest (BERT 1e-4; continued training about 2e-5)."""
+    """adamw, bert_adam (as published: no bias correction) or lamb (for large batches)."""
+    learning_rate: float = 1e-4
+    """Peak learning rate (BERT: 1e-4; continued pre-training: about 2e-5)."""
     weight_decay: float = 0.01
-    """Weight decay; biases and layer norms have none."""
+    """Weight decay; not applied to biases and layer norms."""
     beta1: float = 0.9
-    """Share of the mean of past gradients that is kept in a step."""
+    """Decay of the running mean of gradients."""
     beta2: float = 0.999
-    """Share of the mean of past squared gradients that is kept in a step."""
+    """Decay of the running mean of squared gradients."""
     epsilon: float = 1e-6
-    """Added to the root of the mean square, against division by zero."""
+    """Added to the denominator for numerical stability."""
     bias_correction: bool = True
-    """Whether lamb corrects its moments for their start at zero; adamw always does, bert_adam never."""
+    """Whether lamb applies bias correction; adamw always does, bert_adam never."""
     clip: float | None = 1.0
-    """Longest gradient over all weights that are updated, which is shortened to it; none: any length."""
+    """Maximum norm of the gradient over all updated weights; none: no clipping."""
     layer_decay: float = 1.0
-    """Factor on the rate from each layer to the one below it (0.9, say); 1: the same rate everywhere."""
+    """Layer-wise decay of the learning rate, from each layer to the one below it (such as 0.9); 1: none."""
     head_factor: float = 1.0
-    """Factor on the rate of pooler and heads: new ones, a CRF most of all, often learn better with 5 or more."""
+    """Factor on the learning rate of pooler and heads; new heads, especially a CRF, often need 5 or more."""
     update_every: tuple[int, ...] = ()
     """How many steps each layer collects gradients before it is updated with their mean, from the embeddings up;
     the last number holds for all layers above. Empty: every layer in every step."""
     half_heads: bool = False
-    """Train half of the attention heads of each layer at a time: even ones in one step, odd ones in the next."""
+    """Update half of the attention heads of each layer in turn: even ones in one step, odd ones in the next."""
 
     def __post_init__(self) -> None:
         rules = get_args(OptimiserName)
         _check_optimiser("name", self.name, self.name in rules, f"one of {', '.join(rules)}")
-        _check_optimiser("rate", self.rate, 0 < self.rate < math.inf, "a positive number")
+        _check_optimiser("learning_rate", self.learning_rate, 0 < self.learning_rate < math.inf, "a positive number")
         _check_optimiser("weight_decay", self.weight_decay, 0 <= self.weight_decay < math.inf, "0 or a positive number")
         _check_optimiser("beta1", self.beta1, 0 <= self.beta1 < 1, "a number from 0, below 1")
         _check_optimiser("beta2", self.beta2, 0 <= self.beta2 < 1, "a number from 0, below 1")
@@ -101,17 +101,17 @@ class ObjectiveWeights:
     """
 
     masked_lm: float = 1.0
-    """Find masked tokens."""
+    """Masked language modelling."""
     next_sentence: float = 0.0
     """Predict whether the second part of the sequence follows the first, as in BERT."""
     sentence_order: float = 0.0
     """Predict whether two parts that follow each other were swapped, as in ALBERT."""
     boundaries: float = 0.0
-    """Find the first and last token of each entity."""
+    """Predict the first and last token of each entity."""
     causal: float = 0.0
-    """Predict each token from those before it."""
+    """Causal language modelling."""
     prefix: float = 0.0
-    """Predict each token of the second half from all of the first half and those before it, as UniLM attends."""
+    """Prefix language modelling: predict the second half from all of the first half and the tokens before, as UniLM."""
 
     def __post_init__(self) -> None:
         for name, weight in self.chosen(all_of_them=True).items():
@@ -139,24 +139,24 @@ class ObjectiveWeights:
 class SequenceSettings:
     """How documents become training sequences."""
 
-    length: int = 128
-    """Tokens of a sequence at most, with [CLS] and [SEP]."""
+    max_length: int = 128
+    """Maximum tokens of a sequence, with [CLS] and [SEP]."""
     long_length: int | None = None
-    """Length of the last part of the run (the original: 512); none: `length` throughout."""
+    """Maximum length in the last part of the run (BERT: 512); none: `max_length` throughout."""
     long_share: float = 0.1
     """Share of the run at `long_length`."""
     cut: Literal["sentence", "token"] = "sentence"
-    """Where a single sequence may end: after a whole sentence, or anywhere (rows are then full)."""
+    """Where a sequence may end: after a sentence, or after any token (sequences are then full)."""
     late_share: float = 0.0
     """Share of documents that are read once more from a later sentence on, half of them from the second, which follows
     a title: so that a model can begin anywhere."""
     short_share: float = 0.1
-    """Share of documents that are cut into shorter pairs of sentences, as in the original."""
+    """Share of documents cut into shorter sentence pairs, as in BERT."""
     static_masks: int | None = None
-    """Use so many fixed sets of pairs and masks in turn, as the original's files do; none: new ones in every pass."""
+    """Number of fixed sets of pairs and masks used in turn (static masking); none: new ones in every epoch."""
 
     def __post_init__(self) -> None:
-        for name in ("length", "long_length"):
+        for name in ("max_length", "long_length"):
             value = getattr(self, name)
             if value is not None and value < 8:
                 raise BadSetting(f"`{name}` is {value} tokens; a training sequence needs at least 8.")
@@ -171,7 +171,7 @@ class SequenceSettings:
         """Choose how documents are cut at a point of the run."""
         is_late = progress >= 1 - self.long_share
         return SequenceSpec(
-            length=self.long_length if is_late and self.long_length else self.length,
+            length=self.long_length if is_late and self.long_length else self.max_length,
             pairs=pairs,
             short_share=self.short_share,
             cut=self.cut,
@@ -181,14 +181,14 @@ class SequenceSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class BatchSettings:
-    """How much is computed in one step, and in what portions."""
+    """The batch size."""
 
     tokens: int = 8192
-    """Tokens of one step, about: gradients are summed over all of them before the weights change."""
+    """Tokens of one optimiser step, approximately; gradients are accumulated over them."""
     micro_tokens: int = 2048
-    """Tokens that are computed at once, at most; decides how sequences are put together, not what a step means."""
+    """Maximum tokens of one forward pass; gradients are accumulated over `tokens` / `micro_tokens` passes."""
     padded: bool = False
-    """Pad sequences to a rectangle instead of packing them: slower, for comparison."""
+    """Pad sequences instead of packing them: slower, for comparison."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.micro_tokens <= self.tokens:
@@ -204,25 +204,25 @@ class BatchSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSettings:
-    """What of the model changes for the run."""
+    """Dropout, frozen parts and precision."""
 
     dropout: float | None = None
-    """Dropout after the embeddings and in the layers; none: as the model has it (BERT: 0.1)."""
+    """Hidden dropout; none: as in the model's configuration (BERT: 0.1)."""
     attention_dropout: float | None = None
-    """Dropout of attention probabilities; none: as the model has it (BERT: 0.1)."""
+    """Attention dropout; none: as in the model's configuration (BERT: 0.1)."""
     first: tuple[str, ...] = ()
-    """Parts that are trained alone at first: embeddings, layers, heads."""
+    """Parts that are trained alone at the beginning: embeddings, layers, heads."""
     first_share: float = 0.1
     """Share of the run in which only `first` is trained."""
     frozen: tuple[str, ...] = ()
-    """Parts that are never trained: embeddings, layers or the lowest of them (layers:4), heads."""
+    """Frozen parts: embeddings, layers or the lowest of them (layers:4), heads."""
     unfreeze_share: float = 0.0
     """Share of the run after which all else is trained: first the heads, then one layer more at a time from the top
     down, the embeddings last (Howard and Ruder 2018); 0: everything from the start."""
     recompute: bool = False
-    """Save memory: compute activations again in the backward pass."""
+    """Gradient checkpointing: recompute activations in the backward pass to save memory."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Type of the matrix products; auto: what `alembert doctor` found to be the fastest for training."""
+    """Precision of the matrix products; auto: what `alembert doctor` found to be the fastest for training."""
 
     def __post_init__(self) -> None:
         for name in ("dropout", "attention_dropout"):
@@ -243,14 +243,14 @@ class ModelSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationSettings:
-    """How often held-out data are looked at, and what follows from it."""
+    """How often the model is evaluated, and early stopping."""
 
     times: int = 10
-    """How often in a run, beside the beginning."""
+    """Number of evaluations in a run, without the one at the start."""
     at_start: bool = True
-    """Whether to look before the first step as well."""
+    """Whether to evaluate before the first step."""
     patience: int | None = None
-    """Stop the run after so many looks in a row that found nothing better; none: never before its end."""
+    """Early stopping: evaluations in a row without improvement after which the run stops; none: off."""
 
     def __post_init__(self) -> None:
         if self.times < 0:
@@ -261,12 +261,12 @@ class EvaluationSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class HeldOutSettings(EvaluationSettings):
-    """What is held out of the corpus, and how often it is looked at."""
+    """What is held out of the corpus, and how often it is evaluated."""
 
     share: float = 0.01
-    """Share of the documents that is never trained on, chosen by their content."""
+    """Share of the documents that is held out, chosen by their content."""
     tokens: int = 50_000
-    """Tokens of held-out text that are looked at, at most."""
+    """Maximum tokens of held-out text in an evaluation."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -278,52 +278,52 @@ class HeldOutSettings(EvaluationSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class SavingSettings:
-    """How often the state is saved."""
+    """How often the training state is saved, and which weights are kept."""
 
     minutes: float = 10.0
-    """Minutes between two saved states; a stopped run is saved at once."""
+    """Minutes between two saved states; a run that is stopped saves its state at once."""
     steps: int | None = None
-    """Save every so many steps instead."""
+    """Steps between two saved states, instead of minutes."""
     log_every: int = 10
-    """Steps between two lines of the log."""
+    """Steps between two log lines."""
     keep: Literal["last", "best"] = "last"
-    """Which weights are written: the last ones, or those that did best on held-out data."""
-    average: float | None = None
-    """Decay of the moving average of the weights (0.999, say), which is then what is evaluated and written."""
+    """Which weights are kept: the last, or the best on held-out data."""
+    ema_decay: float | None = None
+    """Decay of an exponential moving average of the weights (such as 0.999), which is then evaluated and saved; none: off."""
 
     def __post_init__(self) -> None:
         if not self.minutes > 0 or self.log_every < 1 or (self.steps is not None and self.steps < 1):
             raise BadSetting("`minutes`, `steps` and `log_every` of saving are positive numbers.")
         if self.keep not in ("last", "best"):
             raise BadSetting(f"`keep` is {self.keep!r}; expected last or best.")
-        if self.average is not None and not 0 < self.average < 1:
-            raise BadSetting(f"`average` is {self.average}; expected a decay between 0 and 1, such as 0.999.")
+        if self.ema_decay is not None and not 0 < self.ema_decay < 1:
+            raise BadSetting(f"`ema_decay` is {self.ema_decay}; expected a decay between 0 and 1, such as 0.999.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
-    """What the loop needs to know, whatever it trains."""
+    """Settings of the training loop."""
 
     hours: float | None = None
-    """Length of the run in hours: the rate is at zero when they are over."""
+    """Length of the run in hours; the learning rate reaches zero at their end."""
     tokens: int | None = None
-    """Length of the run in tokens read, passes over the same text counted each time."""
+    """Length of the run in tokens, over all epochs."""
     steps: int | None = None
     """Length of the run in steps."""
     seed: int = 1
-    """Decides about order, pairs, masks, dropout and new weights."""
+    """Random seed."""
     batch: BatchSettings = field(default_factory=BatchSettings)
-    """The size of a step."""
+    """Batch size."""
     model: ModelSettings = field(default_factory=ModelSettings)
-    """What of the model changes for the run."""
+    """Dropout, frozen parts and precision."""
     optimiser: OptimiserSettings = field(default_factory=OptimiserSettings)
-    """How weights follow gradients."""
+    """The optimiser."""
     schedule: ScheduleSettings = field(default_factory=ScheduleSettings)
-    """How the rate changes over the run."""
+    """Learning-rate schedule."""
     evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
-    """How often the model is judged."""
+    """Evaluation and early stopping."""
     saving: SavingSettings = field(default_factory=SavingSettings)
-    """How often the state is saved."""
+    """How often the training state is saved, and which weights are kept."""
 
     def __post_init__(self) -> None:
         chosen = {name: value for name, value in self.length_of_run.items() if value is not None}
@@ -345,18 +345,18 @@ class RunSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainSettings(RunSettings):
-    """How a model is pre-trained."""
+    """Settings of pre-training."""
 
     segmenter: Literal["auto", "jieba", "characters"] = "auto"
-    """What cuts Chinese into words for whole-word masks; auto: jieba if it is installed."""
+    """Segmenter of Chinese words for whole-word masking; auto: jieba if it is installed."""
     evaluation: HeldOutSettings = field(default_factory=HeldOutSettings)
-    """What is held out."""
+    """Held-out data."""
     keep_heads: Literal["published", "all"] = "published"
-    """Heads in the result: those that Hugging Face tools can open, or all, in a form that only alembert reads."""
+    """Heads in the result: those that Hugging Face tools can open, or all, in a format that only alembert reads."""
     objectives: ObjectiveWeights = field(default_factory=ObjectiveWeights)
     """The weights of the objectives."""
     masks: MaskSettings = field(default_factory=MaskSettings)
-    """What is masked, and how."""
+    """Masking."""
     sequences: SequenceSettings = field(default_factory=SequenceSettings)
     """How documents become sequences."""
 

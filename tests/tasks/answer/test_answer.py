@@ -37,7 +37,7 @@ TOKENIZER = Tokenizer.from_vocabulary(
     lowercase=True,
 )
 WORDS = "Aa bb cc dd ee ff gg hh ii jj kk ll mm nn oo pp. Qq rr ss tt uu vv ww xx yy zz."
-SMALL = AnswerSettings(length=32, overlap=8, question_length=6)
+SMALL = AnswerSettings(max_length=32, overlap=8, max_question_length=6)
 
 
 def example(passage: str, *spans: tuple[int, int], question: str = "a b?", **more: Any) -> AnswerExample:
@@ -53,13 +53,13 @@ def at(passage: str, text: str) -> tuple[int, int]:
 def test_answers_longer_than_may_be_given_are_counted_with_what_to_set() -> None:
     spans = ["bb", "bb cc dd", "bb cc dd ee"]
     examples = [example(WORDS, at(WORDS, span)) for span in spans] + [example(WORDS)]
-    short = task(answer_length=5)
+    short = task(max_answer_length=5)
     (sentence,) = short.advice(examples, short.encode(examples, TOKENIZER, 512))
     assert sentence == (
-        "2 of 3 answers to train on (66.7 %) are longer than `answer_length` (5 tokens) and can never be given whole; "
-        "answer_length = 8 under [task] is enough for all of them"
+        "2 of 3 answers to train on (66.7 %) are longer than `max_answer_length` (5 tokens) and can never be given whole; "
+        "max_answer_length = 8 under [task] is enough for all of them"
     )
-    assert not list(task(answer_length=8).advice(examples, short.encode(examples, TOKENIZER, 512)))
+    assert not list(task(max_answer_length=8).advice(examples, short.encode(examples, TOKENIZER, 512)))
 
 
 def task(has_none: bool = True, threshold: float = 0.0, **changes: Any) -> AnswerTask:
@@ -128,7 +128,7 @@ def test_a_question_whose_answer_has_no_place_is_not_learnt_from_and_counts() ->
 
 
 def test_answers_that_cannot_be_given_word_for_word_are_counted() -> None:
-    assert encoded(example(WORDS, at(WORDS, "bb cc dd")), task(answer_length=5)).coverage.unreachable == 1
+    assert encoded(example(WORDS, at(WORDS, "bb cc dd")), task(max_answer_length=5)).coverage.unreachable == 1
     assert encoded(example(WORDS, at(WORDS, "bb cc dd"))).coverage.unreachable == 0
     assert encoded(example("北京.", (0, 1)), task()).coverage.unreachable == 0
     assert encoded(example("The 1980s.", (4, 8))).coverage.unreachable == 1
@@ -233,7 +233,7 @@ def plain_best(each: EncodedExample, outputs: Sequence[Any], count: int, longest
 def test_answers_are_those_of_plain_loops(seed: int, count: int, longest: int) -> None:
     each = encoded(example(WORDS))
     outputs = outputs_for(each, seed)
-    answered = task(best=count, answer_length=longest).decode(each, outputs)
+    answered = task(n_best=count, max_answer_length=longest).decode(each, outputs)
     expected = plain_best(each, outputs, count, longest)
     assert [answer.text for answer in answered.best] == [text for text, _ in expected]
     null = min(float(part[0, 0]) + float(part[0, 1]) for part in outputs)
@@ -247,7 +247,7 @@ def test_answers_are_those_of_plain_loops(seed: int, count: int, longest: int) -
 
 def test_no_answer_begins_or_ends_inside_a_word() -> None:
     each = encoded(example(WORDS))
-    answered = task(best=25).decode(each, outputs_for(each))
+    answered = task(n_best=25).decode(each, outputs_for(each))
     assert len(answered.best) == 25
     for answer in answered.best:
         assert is_border(WORDS, answer.start)
@@ -474,9 +474,9 @@ def test_texts_are_questions_with_passages() -> None:
         {"script": "glue"},
         {"main": "bleu"},
         {"kind": "label", "main": "f1"},
-        {"length": 8},
+        {"max_length": 8},
         {"overlap": 300},
-        {"best": 0},
+        {"n_best": 0},
     ],
 )
 def test_settings_that_cannot_be(changes: dict[str, Any]) -> None:

@@ -39,7 +39,7 @@ TOKENIZER = Tokenizer.from_vocabulary(
     ),
     lowercase=True,
 )
-SMALL = ChooseSettings(length=24, overlap=4)
+SMALL = ChooseSettings(max_length=24, overlap=4)
 PLAIN = LossSettings()
 NONE = torch.nn.Identity()
 SCORE = st.integers(-2000, 2000).map(lambda number: number / 100)
@@ -126,7 +126,7 @@ def test_an_example_is_counted_once() -> None:
 
 
 def test_a_cut_is_made_in_training_alone_and_counted() -> None:
-    task = task_of(ChooseSettings(length=24, overlap=4, train_windows=1))
+    task = task_of(ChooseSettings(max_length=24, overlap=4, train_windows=1))
     long = example(["ab", "c"], passage="word " * 20)
     (trained,) = encoded(task.for_training(), long)
     assert (len(trained.rows), trained.coverage.cut_characters > 0) == (2, True)
@@ -170,7 +170,7 @@ def test_focal_loss_counts_sure_answers_less() -> None:
 
 @pytest.mark.parametrize("pool", ["max", "mean"])
 def test_training_and_prediction_pool_windows_alike(pool: Any) -> None:
-    task = task_of(ChooseSettings(length=24, overlap=4, pool=pool))
+    task = task_of(ChooseSettings(max_length=24, overlap=4, pool=pool))
     parts = encoded(task, example(["ab", "c"], 1, passage="word " * 20), example("abc", 2))
     outputs = torch.randn(sum(len(each.rows) for each in parts), 1, generator=torch.Generator().manual_seed(5))
     rows = iter(outputs[:, None].numpy())
@@ -280,7 +280,7 @@ def test_nothing_to_learn_from_is_a_sentence() -> None:
         ChooseTask.learn([example("ab", None)], SMALL)
 
 
-@pytest.mark.parametrize("wrong", [{"length": 8}, {"overlap": 200}, {"pool": "sum"}, {"train_windows": 0}])
+@pytest.mark.parametrize("wrong", [{"max_length": 8}, {"overlap": 200}, {"pool": "sum"}, {"train_windows": 0}])
 def test_settings_that_cannot_work(wrong: dict[str, Any]) -> None:
     with pytest.raises(BadSetting):
         ChooseSettings(**wrong)

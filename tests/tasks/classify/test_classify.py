@@ -133,7 +133,7 @@ def test_a_measure_of_another_kind_is_refused() -> None:
     "wrong",
     [
         {"kind": "both"},
-        {"length": 8},
+        {"max_length": 8},
         {"overlap": 200},
         {"train_windows": 0},
         {"separator": " "},
@@ -444,7 +444,7 @@ def test_lines_for_people(golds: list[Any], line: str) -> None:
 @pytest.mark.parametrize("golds", [["a", "b"], [("x", "y"), ()], [1.5, 3.0]])
 def test_what_is_saved_is_the_task(golds: list[Any]) -> None:
     examples = examples_of(golds)
-    task = ClassifyTask.learn(examples, ClassifySettings(length=64))
+    task = ClassifyTask.learn(examples, ClassifySettings(max_length=64))
     encoded = task.encode(examples, TOKENIZER, 512)
     tuned = task.tune(examples, encoded, outputs_for(encoded, task.head().columns))
     again = ClassifyTask.from_table(json.loads(json.dumps(tuned.to_table())))
@@ -459,7 +459,7 @@ def test_any_labels_survive_the_file(names: set[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "damage", [{"kind": "other"}, {"labels": []}, {"settings": {"lenth": 3}}, {"settings": {"length": 1}}]
+    "damage", [{"kind": "other"}, {"labels": []}, {"settings": {"lenth": 3}}, {"settings": {"max_length": 1}}]
 )
 def test_a_damaged_table_is_refused(damage: dict[str, Any]) -> None:
     with pytest.raises((KeyError, TypeError, ValueError)):

@@ -24,8 +24,8 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz."
 TOKENIZER = Tokenizer.from_vocabulary(
     Vocabulary.from_pieces(*SPECIAL, *LETTERS, *(f"##{letter}" for letter in LETTERS)), lowercase=True
 )
-SMALL = ClassifySettings(length=16, overlap=4)
-DOCUMENT = ClassifySettings(length=16, overlap=4, context="document")
+SMALL = ClassifySettings(max_length=16, overlap=4)
+DOCUMENT = ClassifySettings(max_length=16, overlap=4, context="document")
 WORDS = st.lists(st.text("abcdef", min_size=1, max_size=9), min_size=1, max_size=60).map(" ".join)
 NONE = torch.nn.Identity()
 
@@ -104,7 +104,7 @@ def test_coverage_counts_what_was_read() -> None:
 
 
 def test_training_may_cut_and_counts_it() -> None:
-    task = task_of(ClassifySettings(length=16, overlap=4, train_windows=2))
+    task = task_of(ClassifySettings(max_length=16, overlap=4, train_windows=2))
     text = "abcd " * 40
     example = ClassifyExample(id="1", texts=(text,), golds=("a",))
     (cut,) = task.for_training().encode([example], TOKENIZER, 512)
@@ -221,7 +221,7 @@ def test_an_example_is_encoded_alike_in_any_company(texts: list[str]) -> None:
 
 @pytest.mark.parametrize("pool", ["mean", "max"])
 def test_training_and_decoding_pool_alike(pool: Any) -> None:
-    task = task_of(ClassifySettings(length=16, overlap=4, pool=pool))
+    task = task_of(ClassifySettings(max_length=16, overlap=4, pool=pool))
     each = encoded(task, "word " * 30)
     outputs = np.random.default_rng(0).normal(size=(len(each.rows), 3)).astype(np.float32)
     target = target_for([each], task)
@@ -285,7 +285,7 @@ def test_equal_passes_do_not_diverge(golds: tuple[Any, ...]) -> None:
         ((("a",), ("a", "b"), ()), SMALL),
         ((1.5, 2.5, 4.0), SMALL),
         (("a", "b"), DOCUMENT),
-        (("a", "b"), ClassifySettings(length=16, overlap=4, pooling="mean")),
+        (("a", "b"), ClassifySettings(max_length=16, overlap=4, pooling="mean")),
     ],
 )
 def test_a_small_model_learns_its_examples(golds: tuple[Any, ...], settings: ClassifySettings) -> None:

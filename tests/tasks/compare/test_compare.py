@@ -203,7 +203,7 @@ def test_the_two_readings_of_a_text_differ_in_training_alone(rates: tuple[float,
 
 def test_a_training_text_is_cut_and_the_rest_is_counted() -> None:
     text = "a man is dancing ."
-    (encoded,) = task(length=8).for_training().encode([example(text + text * 2)], TOKENIZER, 40)
+    (encoded,) = task(max_length=8).for_training().encode([example(text + text * 2)], TOKENIZER, 40)
     one, other = encoded.rows
     assert one.ids.tolist() == other.ids.tolist()
     assert TOKENIZER.tokens(one.ids) == ["[CLS]", "a", "man", "is", "dancing", ".", "a", "[SEP]"]
@@ -384,8 +384,8 @@ def test_one_example_cannot_be_told_apart_from_others(only: CompareExample) -> N
     [
         ({"kind": "quads"}, "expected one of auto, unsupervised"),
         ({"temperature": 0.0}, "0.001 to 10"),
-        ({"batch": 1}, "2 or more"),
-        ({"length": 3}, "at least 8 tokens"),
+        ({"batch_size": 1}, "2 or more"),
+        ({"max_length": 3}, "at least 8 tokens"),
     ],
 )
 def test_a_setting_that_cannot_work_is_a_sentence(setting: dict[str, object], message: str) -> None:

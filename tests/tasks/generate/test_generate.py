@@ -32,7 +32,7 @@ TOKENIZER = Tokenizer.from_vocabulary(
     Vocabulary.from_pieces("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghij床前明月光.,"), lowercase=True
 )
 LONGEST = 32
-GREEDY = DecodeSettings(longest=10)
+GREEDY = DecodeSettings(max_new_tokens=10)
 
 
 def example(source: str, target: str | None = None, name: str = "1") -> GenerateExample:
@@ -84,16 +84,19 @@ def test_without_a_target_the_source_stands_alone() -> None:
 
 
 def test_what_has_no_room_is_cut_and_counted() -> None:
-    (found,) = encoded([example("a b c d e f", "g h i j")], source=4, target=4, longest=10)
+    (found,) = encoded([example("a b c d e f", "g h i j")], max_source_length=4, max_target_length=4, longest=10)
     assert tokens(found.rows[0].ids) == "[CLS] a b c d [SEP] g h i j"
     assert found.coverage.cut_characters == len("e f")
-    (found,) = encoded([example("a b c d e f", "g h i j a b c")], target=4, longest=12)
+    (found,) = encoded([example("a b c d e f", "g h i j a b c")], max_target_length=4, longest=12)
     assert tokens(found.rows[0].ids) == "[CLS] a b c d e f [SEP] g h i j"
     assert found.coverage.cut_characters == len("a b c")
 
 
 def test_what_is_cut_is_said_first_of_all() -> None:
-    task, examples = GenerateTask(GenerateSettings(source=4, target=4)), [example("a b c d e f", "g h i j a")]
+    task, examples = (
+        GenerateTask(GenerateSettings(max_source_length=4, max_target_length=4)),
+        [example("a b c d e f", "g h i j a")],
+    )
     part = EncodedSplit("train", ReadResult(tuple(examples)), task.encode(examples, TOKENIZER, LONGEST))
     said = build_data_report(task, [part], TOKENIZER, longest=LONGEST).decided
     assert said[0] == "characters that the model does not see, as the settings ask: 4 in 1 of train"
@@ -107,7 +110,7 @@ def test_a_long_source_leaves_room_for_the_target() -> None:
 
 def test_only_some_development_examples_are_written_for_and_always_the_same() -> None:
     examples = [example(f"{'a ' * n}b", "c", name=str(n)) for n in range(1, 21)]
-    task = GenerateTask.learn(examples, GenerateSettings(judged=5))
+    task = GenerateTask.learn(examples, GenerateSettings(eval_examples=5))
     first, again = task.encode(examples, TOKENIZER, LONGEST), task.encode(examples[::-1], TOKENIZER, LONGEST)
     asked = [each.layout.is_asked for each in first]
     assert sum(asked) == 5
@@ -166,7 +169,7 @@ def learnt() -> Model:
 
 @pytest.mark.parametrize("method", ["greedy", "beam"])
 def test_a_model_writes_what_it_has_learnt(method: str, learnt: Model) -> None:
-    task = GenerateTask(GenerateSettings(decoding=DecodeSettings(method=method, longest=10)))
+    task = GenerateTask(GenerateSettings(decoding=DecodeSettings(method=method, max_new_tokens=10)))
     examples = task.examples_from_texts([source for source, _ in PAIRS])
     rows = task.encode(examples, TOKENIZER, LONGEST)
     answers = task.run(ModelRunner(learnt, "masked_lm", task.attention_pattern), rows)
@@ -176,7 +179,7 @@ def test_a_model_writes_what_it_has_learnt(method: str, learnt: Model) -> None:
 
 
 def test_the_source_does_not_count_as_repeated(learnt: Model) -> None:
-    how = DecodeSettings(longest=10, no_repeat=1)
+    how = DecodeSettings(max_new_tokens=10, no_repeat_ngram=1)
     task = GenerateTask(GenerateSettings(decoding=how))
     (row,) = task.encode([example("b a")], TOKENIZER, LONGEST)
     (answer,) = task.run(ModelRunner(learnt, "masked_lm", "prefix"), [row])
@@ -187,7 +190,7 @@ def test_the_source_does_not_count_as_repeated(learnt: Model) -> None:
 
 
 def test_several_texts_come_in_order(learnt: Model) -> None:
-    how = DecodeSettings(method="beam", beams=4, count=3, longest=6, length_penalty=0.0)
+    how = DecodeSettings(method="beam", beams=4, count=3, max_new_tokens=6, length_penalty=0.0)
     task = GenerateTask(GenerateSettings(decoding=how))
     (row,) = task.encode([example("a b")], TOKENIZER, LONGEST)
     (answer,) = task.run(ModelRunner(learnt, "masked_lm", "prefix"), [row])
@@ -229,9 +232,9 @@ def test_candidates_hold_texts_of_any_length() -> None:
     ("settings", "sentence"),
     [
         ({"kind": "sing"}, "`kind` of the task is 'sing'; expected write or extract"),
-        ({"source": 3}, "`source` of the task is 3; expected 4 or more"),
-        ({"judged": 0}, "`judged` of the task is 0"),
-        ({"kind": "extract", "source": 99}, "`source` is a setting of the kind write"),
+        ({"max_source_length": 3}, "`max_source_length` of the task is 3; expected 4 or more"),
+        ({"eval_examples": 0}, "`eval_examples` of the task is 0"),
+        ({"kind": "extract", "max_source_length": 99}, "`max_source_length` is a setting of the kind write"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(settings: dict[str, Any], sentence: str) -> None:

@@ -77,7 +77,7 @@ PUBTATOR = """1|t|Abc lowers Ras.
 
 def test_relations_between_concepts_of_pubtator_are_read(tmp_path: Path) -> None:
     found = read(tmp_path / "train.txt", PUBTATOR)
-    task = RelateTask.learn(found.examples, RelateSettings(distance=1))
+    task = RelateTask.learn(found.examples, RelateSettings(max_distance=1))
     assert task.rules.by_concept
     assert task.gold_answers(found.examples[0]) == ["Inhibits", "none"]
 
@@ -96,7 +96,7 @@ def test_an_unlinked_relation_is_counted_and_said(tmp_path: Path) -> None:
 
 def test_a_pair_that_an_unlinked_relation_may_mean_is_not_trained_on(tmp_path: Path) -> None:
     example = read(tmp_path / "train.txt", LOOSE).examples[0]
-    task = RelateTask.learn([example], RelateSettings(distance=1))
+    task = RelateTask.learn([example], RelateSettings(max_distance=1))
     (scored,), (trained,) = (each.encode([example], TOKENIZER, 64) for each in (task, task.for_training()))
     labels = [[task.labels[int(row.labels[0])] for row in each.rows] for each in (scored, trained)]  # type: ignore[index]
     assert labels == [["Inhibits", "none"], ["Inhibits"]]
@@ -104,7 +104,7 @@ def test_a_pair_that_an_unlinked_relation_may_mean_is_not_trained_on(tmp_path: P
 
 def test_an_unlinked_relation_is_missed(tmp_path: Path) -> None:
     example = read(tmp_path / "train.txt", LOOSE).examples[0]
-    task = RelateTask.learn([example], RelateSettings(distance=1))
+    task = RelateTask.learn([example], RelateSettings(max_distance=1))
     (encoded,) = task.encode([example], TOKENIZER, 64)
     layout = encoded.layout
     right = RelatePrediction(
@@ -183,8 +183,8 @@ PAIR = "<< a >> [[ b ]]"
         (["Other", "binds", "inhibits"], {}, "Other"),
         (["CPR:3", "false"], {}, "false"),
         (["DDI-false", "DDI-effect"], {}, "DDI-false"),
-        (["no_relation", "binds"], {"negative": ""}, None),
-        (["unclear", "binds"], {"negative": "unclear"}, "unclear"),
+        (["no_relation", "binds"], {"negative_label": ""}, None),
+        (["unclear", "binds"], {"negative_label": "unclear"}, "unclear"),
         (["none", "other", "binds"], {}, None),
     ],
 )
@@ -196,7 +196,7 @@ def test_the_label_of_no_relation_is_told_or_asked_for(
 
 def test_a_negative_label_that_does_not_occur_is_refused() -> None:
     with pytest.raises(BadSetting, match="no training example has that label; they have a, b"):
-        learnt((PAIR, "a"), (PAIR, "b"), negative="c")
+        learnt((PAIR, "a"), (PAIR, "b"), negative_label="c")
 
 
 def test_decisions_say_what_marks_mean_and_when_micro_f1_is_accuracy() -> None:
@@ -317,9 +317,9 @@ def test_without_a_negative_class_micro_f1_is_accuracy() -> None:
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"reads": "last"}, "`reads` of the task is 'last'"),
-        ({"distance": -1}, "`distance` of the task is -1"),
-        ({"length": 8}, "at least 16"),
+        ({"pooling": "last"}, "`pooling` of the task is 'last'"),
+        ({"max_distance": -1}, "`max_distance` of the task is -1"),
+        ({"max_length": 8}, "at least 16"),
         ({"main": "mcc"}, "`main`"),
     ],
 )

@@ -37,7 +37,7 @@ def test_marks_become_pieces_and_leave_nothing_behind() -> None:
 
 @pytest.mark.parametrize("reads", ["first", "markers"])
 def test_a_marked_sentence_and_its_entities_give_the_same_row(reads: str) -> None:
-    own = task(reads=reads)
+    own = task(pooling=reads)
     marked = RelateTask.examples_from_texts(["in << ab >>-like [[ c d ]]s", "<e1>ab</e1> <e2>c</e2>"])
     plain = [
         example_from_entities("in ab-like c ds", [(3, 5, "x"), (11, 14, "y")]),
@@ -66,7 +66,7 @@ def test_marks_of_overlapping_entities_nest(spans: list[tuple[int, int]], row: s
 
 
 def test_markers_are_asked_in_the_order_of_the_pair() -> None:
-    own = task(reads="markers")
+    own = task(pooling="markers")
     example = RelateTask.examples_from_texts(["[[ b ]] by << a >>"])
     tokenizer = TOKENIZER.with_markers(own.special_tokens)
     (row,) = own.encode(example, tokenizer, 512)[0].rows
@@ -75,7 +75,7 @@ def test_markers_are_asked_in_the_order_of_the_pair() -> None:
 
 def test_stand_ins_are_one_piece_each() -> None:
     rules = PairRules(types=(("DISEASE", "GENE"), ("GENE", "DISEASE")))
-    own = RelateTask(RelateSettings(reads="markers"), "anonymised", ("0", "1"), rules)
+    own = RelateTask(RelateSettings(pooling="markers"), "anonymised", ("0", "1"), rules)
     tokenizer = TOKENIZER.with_markers(own.special_tokens)
     (row,) = own.encode(own.examples_from_texts(["a @GENE$-b in @DISEASE$."]), tokenizer, 512)[0].rows
     assert tokenizer.tokens(row.ids) == [
@@ -100,7 +100,7 @@ def test_found_entities_are_replaced_if_the_model_learnt_from_stand_ins() -> Non
 
 
 def test_a_pair_that_does_not_fit_is_out_of_reach() -> None:
-    own = task(length=16)
+    own = task(max_length=16)
     tokenizer = TOKENIZER.with_markers(own.special_tokens)
     examples = RelateTask.examples_from_texts([f"<< a >> {'b ' * 9} [[ c ]]", f"<< a >> {'b ' * 8} [[ c ]]"])
     far, near = own.encode(examples, tokenizer, 512)
@@ -113,7 +113,7 @@ def test_a_pair_that_does_not_fit_is_out_of_reach() -> None:
 def test_both_entities_are_always_read_and_what_is_cut_is_counted(
     before: int, between: int, after: int, limit: int
 ) -> None:
-    own = task(length=limit)
+    own = task(max_length=limit)
     tokenizer = TOKENIZER.with_markers(own.special_tokens)
     text = f"{'ab ' * before}<< x >> {'cd ' * between}[[ y ]]{' ef' * after}"
     (encoded,) = own.encode(own.examples_from_texts([text]), tokenizer, 512)
@@ -130,7 +130,7 @@ def test_both_entities_are_always_read_and_what_is_cut_is_counted(
 
 
 def test_two_columns_a_label_equal_one_layer_over_both_states() -> None:
-    own = task(reads="markers")
+    own = task(pooling="markers")
     draw = torch.Generator().manual_seed(1)
     states, weight = torch.randn(3, 2, 5, generator=draw), torch.randn(2, 10, generator=draw)
     reference = states.reshape(3, 10) @ weight.T

@@ -71,13 +71,13 @@ def perfect(learner: TagTask, each: TagExample, longest: int = 512) -> list[Labe
 
 @given(documents(), st.sampled_from(["bio", "bioes"]), st.integers(16, 64))
 def test_right_tags_give_the_entities_back_through_any_windows(each: TagExample, scheme: str, length: int) -> None:
-    learner = task(scheme=scheme, length=length, overlap=length // 4)
+    learner = task(scheme=scheme, max_length=length, overlap=length // 4)
     assert perfect(learner, each) == list(each.entities or ())
 
 
 @given(documents(), st.integers(16, 64))
 def test_every_word_is_asked_once_and_in_order(each: TagExample, length: int) -> None:
-    (encoded,) = task(length=length, overlap=length // 4).encode([each], TOKENIZER, 512)
+    (encoded,) = task(max_length=length, overlap=length // 4).encode([each], TOKENIZER, 512)
     words = find_words(TOKENIZER.encode(each.text, add_special_tokens=False))
     assert sum(len(row.positions) for row in encoded.rows) == len(words)
     first_pieces = [int(row.ids[place]) for row in encoded.rows for place in row.positions]
@@ -87,7 +87,7 @@ def test_every_word_is_asked_once_and_in_order(each: TagExample, length: int) ->
 
 @given(documents(), st.integers(16, 64))
 def test_windows_keep_the_limit_and_are_counted(each: TagExample, length: int) -> None:
-    (encoded,) = task(length=length, overlap=length // 4).encode([each], TOKENIZER, 512)
+    (encoded,) = task(max_length=length, overlap=length // 4).encode([each], TOKENIZER, 512)
     assert all(row.length <= length for row in encoded.rows)
     assert encoded.coverage.windows == len(encoded.rows)
     assert encoded.coverage.characters == len(each.text)
@@ -96,7 +96,7 @@ def test_windows_keep_the_limit_and_are_counted(each: TagExample, length: int) -
 
 def test_merging_changes_no_label_inside_a_safe_zone() -> None:
     """The answer for a word is that of its own window, whatever the neighbouring windows say about it."""
-    learner = task(length=32, overlap=8)
+    learner = task(max_length=32, overlap=8)
     each = example(" ".join(LETTERS * 10))
     (encoded,) = learner.encode([each], TOKENIZER, 512)
     rng = np.random.default_rng(1)
@@ -194,7 +194,7 @@ def test_ranges_need_word_borders() -> None:
 
 
 @pytest.mark.parametrize(
-    "settings", [{"head": "lstm"}, {"scheme": "iob"}, {"length": 4}, {"overlap": 200}, {"partial": "maybe"}]
+    "settings", [{"head": "lstm"}, {"scheme": "iob"}, {"max_length": 4}, {"overlap": 200}, {"partial": "maybe"}]
 )
 def test_bad_settings_are_refused(settings: dict[str, object]) -> None:
     with pytest.raises(BadSetting, match=next(iter(settings))):

@@ -80,7 +80,7 @@ def test_what_is_told_is_said() -> None:
 def test_small_files_with_different_types_are_mentioned() -> None:
     _, notes = infer_types([*source("a", 2, Disease=2), *source("b", 2, Gene=2)])
     assert len(notes) == 1
-    assert "--types" in notes[0]
+    assert "--set read.types" in notes[0]
 
 
 def test_what_was_said_is_not_changed() -> None:

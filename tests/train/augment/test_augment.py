@@ -233,7 +233,7 @@ def test_words_are_replaced_as_often_as_asked_for() -> None:
 
 def test_copies_are_no_originals_and_differ() -> None:
     examples = labelled(*TEXTS)
-    made = augmented(examples, copies=30, rate=0.1)
+    made = augmented(examples, copies=30, replace_probability=0.1)
     for number, example in enumerate(examples):
         texts = [copy.texts for copy, origin in zip(made.examples, made.origins, strict=True) if origin == number]
         assert len({example.texts, *texts}) == len(texts) + 1
@@ -254,7 +254,10 @@ def test_examples_without_words_are_a_sentence() -> None:
         augmented(labelled("1, 2, 3", "of the"))
 
 
-@pytest.mark.parametrize("wrong", [{"copies": -1}, {"copies": 2.5}, {"rate": 1.5}, {"candidates": 0}, {"rate": 0.0}])
+@pytest.mark.parametrize(
+    "wrong",
+    [{"copies": -1}, {"copies": 2.5}, {"replace_probability": 1.5}, {"candidates": 0}, {"replace_probability": 0.0}],
+)
 def test_wrong_settings_are_a_sentence(wrong: dict[str, Any]) -> None:
     with pytest.raises(BadSetting, match=f"`{next(iter(wrong))}`"):
         AugmentSettings(**wrong)
@@ -277,19 +280,29 @@ def surfaces(examples: Sequence[TagExample]) -> list[list[str]]:
 
 
 def test_entities_are_replaced_by_others_of_their_type() -> None:
-    made = augment(checkpoint(), TAG, tagged(), AugmentSettings(copies=1, rate=0.0, entities=1.0))
+    made = augment(
+        checkpoint(), TAG, tagged(), AugmentSettings(copies=1, replace_probability=0.0, entity_probability=1.0)
+    )
     assert surfaces(made.examples) == [["disease", "IL-6"], ["Cancer", "p53"]]
     assert [each.text for each in made.examples] == ["disease of kidney by IL-6.", "The Cancer of p53."]
 
 
 def test_entities_are_replaced_by_those_of_a_dictionary() -> None:
     lexicon = Lexicon("disease", [("Leukemia, Acute", "1")])
-    made = augment(checkpoint(), TAG, tagged(), AugmentSettings(copies=1, rate=0.0, entities=1.0), lexicons=[lexicon])
+    made = augment(
+        checkpoint(),
+        TAG,
+        tagged(),
+        AugmentSettings(copies=1, replace_probability=0.0, entity_probability=1.0),
+        lexicons=[lexicon],
+    )
     assert surfaces(made.examples) == [["Acute Leukemia", "IL-6"], ["Acute Leukemia", "p53"]]
 
 
 def test_words_are_replaced_beside_whole_entities() -> None:
-    made = augment(checkpoint(), TAG, tagged(), AugmentSettings(copies=20, rate=1.0, entities=0.5))
+    made = augment(
+        checkpoint(), TAG, tagged(), AugmentSettings(copies=20, replace_probability=1.0, entity_probability=0.5)
+    )
     found = {surface for each in surfaces(made.examples) for surface in each}
     assert {"disease", "Cancer", "p53", "IL-6"} < found
 
@@ -305,7 +318,7 @@ def test_entities_that_cannot_be_replaced_are_a_sentence(
     examples: list[TagExample], lexicons: list[Lexicon], sentence: str
 ) -> None:
     with pytest.raises(UserError, match=sentence):
-        augment(checkpoint(), TAG, examples, AugmentSettings(entities=0.5), lexicons=lexicons)
+        augment(checkpoint(), TAG, examples, AugmentSettings(entity_probability=0.5), lexicons=lexicons)
 
 
 # -- real data

@@ -46,7 +46,7 @@ from alembert.train.settings import BatchSettings, OptimiserSettings, SavingSett
 from sample_lines import labelled, write_lines
 
 LONGEST = 160  # characters of a text: what is tested does not need more
-RATE = OptimiserSettings(rate=1e-3)
+RATE = OptimiserSettings(learning_rate=1e-3)
 SETTINGS = DistillSettings(
     intermediate=StageSettings(
         epochs=2,
@@ -54,7 +54,7 @@ SETTINGS = DistillSettings(
         optimiser=RATE,
         saving=SavingSettings(keep="last"),
     ),
-    prediction=StageSettings(epochs=2, losses=StageLossWeights(prediction=1, hard=0.5), optimiser=RATE),
+    prediction=StageSettings(epochs=2, losses=StageLossWeights(prediction=1, labels=0.5), optimiser=RATE),
 )
 
 
@@ -80,7 +80,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> Pat
     folder = tmp_path_factory.mktemp("distill")
     Checkpoint.new(Blueprint(config=config(tokenizer)), tokenizer, seed=3).save(folder / "plain")
     data = data_of(folder, write_all=True)
-    settings = FinetuneSettings(epochs=3, optimiser=OptimiserSettings(rate=2e-3))
+    settings = FinetuneSettings(epochs=3, optimiser=OptimiserSettings(learning_rate=2e-3))
     for name, of_task in (("teacher", TagSettings()), ("crf", TagSettings(head="crf"))):
         job = FinetuneJob(model=str(folder / "plain"), tasks={"tag": TaskSpec(task="tag", data=data, settings=of_task)})
         finetune(job, folder / name, settings)
@@ -234,12 +234,12 @@ def test_tinybert_is_as_published() -> None:
     settings = PRESETS["tinybert"]()
     inside = settings.intermediate
     assert inside.losses.chosen() == {"attention": 1, "hidden": 1, "embeddings": 1}
-    assert (inside.schedule.kind, inside.optimiser.rate) == ("constant", 5e-5)
+    assert (inside.schedule.kind, inside.optimiser.learning_rate) == ("constant", 5e-5)
     assert settings.prediction.losses.chosen() == {"prediction": 1}
-    assert (settings.prediction.epochs, settings.prediction.optimiser.rate) == (3, 3e-5)
+    assert (settings.prediction.epochs, settings.prediction.optimiser.learning_rate) == (3, 3e-5)
     assert settings.prediction.imitation.temperature == 1
     assert settings.student == StudentSettings(start="scratch")
-    assert (settings.augment.copies, settings.augment.rate, settings.augment.candidates) == (20, 0.4, 15)
+    assert (settings.augment.copies, settings.augment.replace_probability, settings.augment.candidates) == (20, 0.4, 15)
 
 
 @pytest.mark.parametrize(("task", "tokens"), [("answer", 2048), ("tag", 512)])
@@ -253,7 +253,7 @@ def test_a_student_that_knows_the_task_keeps_its_own_head(place: Path, tmp_path:
     """The teacher's fits as well: it has the same width and the same labels."""
     job = FinetuneJob(model=str(place / "plain"), tasks={"tag": TaskSpec(task="tag", data=data_of(place))})
     finetune(job, tmp_path / "student", FinetuneSettings(steps=3, optimiser=RATE))
-    still = replace(SETTINGS.prediction, steps=1, optimiser=OptimiserSettings(rate=1e-12))
+    still = replace(SETTINGS.prediction, steps=1, optimiser=OptimiserSettings(learning_rate=1e-12))
     settings = replace(SETTINGS, intermediate=replace(SETTINGS.intermediate, skip=True), prediction=still)
     distill(wish(place, student=str(tmp_path / "student")), tmp_path / "out", settings, around=around(tmp_path))
     own, found = (weights(tmp_path / name)["heads.tag.linear.weight"] for name in ("student", "out"))

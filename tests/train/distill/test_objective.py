@@ -165,7 +165,7 @@ def test_a_teacher_of_whom_nothing_is_wanted_does_not_read(
 ) -> None:
     heads = {tagging.head: tagging.spec}
     student, teacher = (model_of(config(tokenizer), heads, seed).eval() for seed in (1, 2))
-    lesson = imitation(tagging, student, teacher, StageLossWeights(hard=1))
+    lesson = imitation(tagging, student, teacher, StageLossWeights(labels=1))
     monkeypatch.setattr(teacher, "forward", None)
     micro = first_micro(lesson)
     loss, _ = lesson.loss(student, micro, totals(micro), None)

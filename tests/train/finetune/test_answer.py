@@ -24,7 +24,7 @@ from alembert.train.run import RunContext
 from alembert.train.settings import BatchSettings, EvaluationSettings, OptimiserSettings
 
 SETTINGS = FinetuneSettings(
-    epochs=2, batch=BatchSettings(tokens=1024, micro_tokens=512), optimiser=OptimiserSettings(rate=1e-3)
+    epochs=2, batch=BatchSettings(tokens=1024, micro_tokens=512), optimiser=OptimiserSettings(learning_rate=1e-3)
 )
 
 
@@ -82,9 +82,9 @@ def reader(place: Path) -> tuple[Path, FinetuneRunResult]:
 def test_it_learns(place: Path, tmp_path: Path) -> None:
     settings = FinetuneSettings(
         epochs=30,
-        looks=0.03,
+        evals_per_epoch=0.03,
         batch=BatchSettings(tokens=1024, micro_tokens=512),
-        optimiser=OptimiserSettings(rate=2e-3),
+        optimiser=OptimiserSettings(learning_rate=2e-3),
         evaluation=EvaluationSettings(at_start=False),
     )
     losses: list[float] = []

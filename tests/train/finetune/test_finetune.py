@@ -44,7 +44,7 @@ LONGEST = 160  # characters of a text: what is tested does not need more
 SETTINGS = FinetuneSettings(
     epochs=2,
     batch=BatchSettings(tokens=256, micro_tokens=128),
-    optimiser=OptimiserSettings(rate=1e-3),
+    optimiser=OptimiserSettings(learning_rate=1e-3),
     saving=SavingSettings(keep="best", log_every=2),
 )
 
@@ -101,7 +101,7 @@ def test_the_result_is_a_checkpoint_with_a_task(tagger: tuple[Path, FinetuneRunR
 
 
 def test_a_run_keeps_all_its_settings_as_they_were_given(place: Path, tmp_path: Path) -> None:
-    job = assignment(place, settings=TagSettings(head="crf", length=64))
+    job = assignment(place, settings=TagSettings(head="crf", max_length=64))
     finetune(job, tmp_path / "out", SETTINGS)
     kept = tmp_path / "out" / "run" / "settings.toml"
     settings, tasks = resolve_task_settings(parse_tasks(["tag"]), kept, {})
@@ -188,7 +188,7 @@ def test_seeds_give_mean_and_spread_and_the_best_is_the_result(place: Path, tmp_
 
 def test_the_best_weights_are_kept_and_patience_ends_the_run(place: Path, tmp_path: Path) -> None:
     evaluation = EvaluationSettings(at_start=False, patience=1)
-    settings = replace(SETTINGS, epochs=30, evaluation=evaluation, optimiser=OptimiserSettings(rate=1e-9))
+    settings = replace(SETTINGS, epochs=30, evaluation=evaluation, optimiser=OptimiserSettings(learning_rate=1e-9))
     done = finetune(assignment(place), tmp_path / "out", settings)
     full = finetune(assignment(place), tmp_path / "full", replace(settings, evaluation=EvaluationSettings(), epochs=2))
     assert done.results[0].counts["steps"] <= full.results[0].counts["steps"]

@@ -24,9 +24,11 @@ from alembert.train.finetune.finetune import FinetuneJob, FinetuneRunResult, fin
 from alembert.train.finetune.settings import FinetuneSettings
 from alembert.train.settings import BatchSettings, OptimiserSettings
 
-HOW = GenerateSettings(source=40, target=12, judged=3, decoding=DecodeSettings(longest=6))
+HOW = GenerateSettings(
+    max_source_length=40, max_target_length=12, eval_examples=3, decoding=DecodeSettings(max_new_tokens=6)
+)
 SETTINGS = FinetuneSettings(
-    steps=2, batch=BatchSettings(tokens=512, micro_tokens=256), optimiser=OptimiserSettings(rate=1e-3)
+    steps=2, batch=BatchSettings(tokens=512, micro_tokens=256), optimiser=OptimiserSettings(learning_rate=1e-3)
 )
 HEAD = {"masked_lm": HeadSpec(kind="masked_lm", dropout=0.0)}
 
@@ -81,7 +83,9 @@ def test_the_saved_model_writes_for_all(made: tuple[Path, FinetuneRunResult], pl
 
 
 def test_a_head_that_is_there_is_kept(place: Path) -> None:
-    still = FinetuneSettings(steps=1, batch=SETTINGS.batch, optimiser=OptimiserSettings(rate=1e-30, weight_decay=0.0))
+    still = FinetuneSettings(
+        steps=1, batch=SETTINGS.batch, optimiser=OptimiserSettings(learning_rate=1e-30, weight_decay=0.0)
+    )
     out, _ = run(place, "headed", still)
     before, after = (open_checkpoint(folder).model.state_dict() for folder in (place / "headed", out))
     name = "heads.masked_lm.dense.weight"

@@ -42,7 +42,7 @@ from alembert.train.settings import BatchSettings, ModelSettings, OptimiserSetti
 SETTINGS = FinetuneSettings(
     epochs=1,
     batch=BatchSettings(tokens=512, micro_tokens=128),
-    optimiser=OptimiserSettings(rate=1e-3),
+    optimiser=OptimiserSettings(learning_rate=1e-3),
     saving=SavingSettings(keep="best", log_every=1),
 )
 TEXT = "Imatinib inhibits BCR-ABL1 in chronic myeloid leukemia."
@@ -141,7 +141,7 @@ def test_the_loss_of_a_step_is_each_tasks_mean_by_its_share_and_weight(place: Pa
 @pytest.mark.parametrize(
     "settings",
     [
-        replace(SETTINGS, several=MultiTaskSettings(mixing="temperature", temperature=3.0)),
+        replace(SETTINGS, multitask=MultiTaskSettings(mixing="temperature", temperature=3.0)),
         replace(SETTINGS, masked_lm=MaskedLMSettings(weight=0.1)),
         replace(SETTINGS, masked_lm=MaskedLMSettings(weight=0.1), model=ModelSettings(precision="bfloat16")),
     ],

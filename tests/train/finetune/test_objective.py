@@ -63,7 +63,7 @@ def test_the_last_block_is_asked_for_as_many_tokens_as_are_counted(
     assert (micro.wanted is None) == reads_all
 
 
-@pytest.mark.parametrize(("changes", "portions"), [({"batch": 4}, 1), ({"kind": "scores"}, 3)])
+@pytest.mark.parametrize(("changes", "portions"), [({"batch_size": 4}, 1), ({"kind": "scores"}, 3)])
 def test_examples_that_are_compared_with_each_other_make_a_step(
     changes: dict[str, Any], portions: int, tmp_path: Path, tokenizer: Tokenizer
 ) -> None:

@@ -105,7 +105,7 @@ def test_passes_come_as_often_as_their_weights_say(shards: Shards, tokenizer: To
 
 
 def test_sequences_grow_at_the_end_of_the_run(shards: Shards, tokenizer: Tokenizer) -> None:
-    sequences = SequenceSettings(length=16, long_length=64, long_share=0.2)
+    sequences = SequenceSettings(max_length=16, long_length=64, long_share=0.2)
     made = lesson(shards, tokenizer, sequences=sequences, masks=MaskSettings(max_predictions=2))
     early, late = (first_micros(made, progress=progress) for progress in (0.79, 0.8))
     assert max(micro.batch.longest for micro in early) <= 16

@@ -36,7 +36,7 @@ LEARNING = PretrainSettings(
     steps=30,
     objectives=ObjectiveWeights(masked_lm=1.0, next_sentence=1.0, boundaries=0.2),
     batch=BatchSettings(tokens=1536, micro_tokens=768),
-    optimiser=OptimiserSettings(rate=3e-3),
+    optimiser=OptimiserSettings(learning_rate=3e-3),
     schedule=ScheduleSettings(warmup=0.1),
     evaluation=HeldOutSettings(share=0.1, tokens=3000, times=2),
     saving=SavingSettings(log_every=5),

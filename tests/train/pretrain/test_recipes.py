@@ -30,7 +30,7 @@ def test_the_length_of_a_run_is_left_to_the_user(name: str) -> None:
 def test_the_published_recipe_has_the_published_numbers() -> None:
     found = bert_original()
     assert (found.steps, found.batch.tokens, found.schedule.warmup) == (1_000_000, 256 * 128, 0.01)
-    assert (found.optimiser.name, found.optimiser.rate, found.optimiser.epsilon) == ("bert_adam", 1e-4, 1e-6)
+    assert (found.optimiser.name, found.optimiser.learning_rate, found.optimiser.epsilon) == ("bert_adam", 1e-4, 1e-6)
     assert (found.masks.rate, found.masks.max_predictions, found.sequences.static_masks) == (0.15, 20, 10)
     assert found.objectives.chosen() == {"masked_lm": 1.0, "next_sentence": 1.0}
 

@@ -25,7 +25,7 @@ _BYTE_ORDER_MARKS = (
 )
 SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
 ENCODING_HINT = (
-    "name its encoding with --encoding, or as `encoding` under [read] in the file of --config (in Python: "
+    "name its encoding with --set read.encoding=NAME, or as `encoding` under [read] in the file of --config (in Python: "
     "ReadOptions(encoding=...))"
 )
 # Codecs for domain names and for escapes in source code, which are no encodings of files; some give surrogates.

@@ -235,7 +235,7 @@ class SourceFile:
             try:
                 yield SourceLine(number, line.decode(_narrow(encoding)))
             except UnicodeDecodeError as error:
-                yield self.set_aside(f"byte {error.start + 1} of the line is not {encoding}; see --encoding")
+                yield self.set_aside(f"byte {error.start + 1} of the line is not {encoding}; see --set read.encoding")
 
     def text(self) -> str:
         """Return the whole file, or raise `DamagedFile` if it is too long or does not decode."""
@@ -276,7 +276,7 @@ class SourceFile:
             except UnicodeError:
                 raise DamagedFile(
                     f"the file has no byte order mark, so {encoding} is not enough to read it. "
-                    f"Name {encoding}-le or {encoding}-be with --encoding, or leave the encoding out"
+                    f"Name {encoding}-le or {encoding}-be with --set read.encoding, or leave the encoding out"
                 ) from None
             self.tally["bytes that are not text were replaced by U+FFFD"] += text.count("�")
             yield text.encode()

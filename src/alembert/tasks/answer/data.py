@@ -42,40 +42,40 @@ _CHOICES: Final[dict[str, tuple[str, ...]]] = {
     "script": ("auto", "squad", "cmrc"),
     "main": ("auto", *(name for names in ANSWER_METRICS.values() for name in names)),
 }
-_MINIMUMS: Final = {"length": 16, "overlap": 0, "question_length": 1, "answer_length": 1, "best": 1}
+_MINIMUMS: Final = {"max_length": 16, "overlap": 0, "max_question_length": 1, "max_answer_length": 1, "n_best": 1}
 
 
 @dataclass(frozen=True, kw_only=True)
 class AnswerSettings:
-    """How questions are answered."""
+    """Settings of question answering."""
 
     kind: Literal["auto", "span", "label"] = "auto"
-    """span (answers stand in the passage) or label (yes, no, maybe); auto: told from the training data."""
+    """span (extractive) or label (yes, no, maybe); auto: detected from the training data."""
     script: Literal["auto", "squad", "cmrc"] = "auto"
     """Whose words are compared in scores: squad (English) or cmrc (Chinese characters); auto: told from the questions."""
     main: str = "auto"
-    """Measure that models are chosen by; auto: f1 for span, accuracy for label."""
-    length: int = 384
-    """Tokens of a window at most, with question and special ones; longer passages are read through several."""
+    """Metric for model selection; auto: f1 for span, accuracy for label."""
+    max_length: int = 384
+    """Maximum tokens of a window, question and special tokens included; longer passages are read in several windows."""
     overlap: int = 128
     """Tokens that neighbouring windows of a passage share."""
-    question_length: int = 64
-    """Tokens of a question that are read at most; what is cut is counted."""
-    answer_length: int = 30
-    """Tokens of an answer that is given at most."""
-    best: int = 20
-    """Starts and ends that are tried in each window, and answers that are kept."""
+    max_question_length: int = 64
+    """Maximum tokens of a question; truncated text is reported."""
+    max_answer_length: int = 30
+    """Maximum tokens of a predicted answer."""
+    n_best: int = 20
+    """Number of best starts and ends of a window that are combined, and of answers that are kept."""
     null_threshold: float | None = None
-    """How much better no answer must score than the best answer to be given; none: chosen on development data."""
+    """Margin by which no answer must score above the best answer; none: tuned on the development data."""
 
     def __post_init__(self) -> None:
         check_choices(self, _CHOICES)
         for name, least in _MINIMUMS.items():
             if getattr(self, name) < least:
                 raise BadSetting(f"`{name}` of the task is {getattr(self, name)}; expected {least} or more.")
-        if self.overlap > self.length // 2:
+        if self.overlap > self.max_length // 2:
             raise BadSetting(
-                f"`overlap` of the task is {self.overlap}; expected 0 to half of `length` ({self.length // 2})."
+                f"`overlap` of the task is {self.overlap}; expected 0 to half of `max_length` ({self.max_length // 2})."
             )
         if self.kind != "auto" and self.main not in ("auto", *ANSWER_METRICS[self.kind]):
             raise BadSetting(describe_wrong_metric(self.main, self.kind))

@@ -42,7 +42,7 @@ class LabelAnswerTask(DelegatingTask[AnswerExample, ClassifyPrediction], BaseAns
         pairs = ClassifySettings(
             kind="single",
             main=cast(ClassifyMetric, get_main_metric(settings, "label")),
-            length=settings.length,
+            max_length=settings.max_length,
             overlap=settings.overlap,
         )
         inner = ClassifyTask.learn(to_classify_examples(examples), pairs)

@@ -119,7 +119,7 @@ class AnswerRowBuilder:
         ]
 
     def _encoded(self, example: AnswerExample, question: Encoding, passage: EncodedPassage) -> EncodedExample:
-        most = min(self.settings.question_length, (self.max_tokens - 3) // 2)
+        most = min(self.settings.max_question_length, (self.max_tokens - 3) // 2)
         ids = np.array(question.ids[:most], np.int64)
         room = self.max_tokens - 3 - len(ids)
         cuts = passage.cut(room, min(self.settings.overlap, room // 2))
@@ -170,7 +170,7 @@ class AnswerRowBuilder:
         return False
 
     def _can_give(self, first: int, last: int, cuts: Sequence[Window]) -> bool:
-        is_short = last - first < self.settings.answer_length
+        is_short = last - first < self.settings.max_answer_length
         return is_short and any(cut.own_start <= first < cut.own_end and last < cut.end for cut in cuts)
 
 

@@ -113,7 +113,7 @@ def decode_answer(
         for window, outputs_P2 in zip(layout.windows, outputs, strict=True)
     ]
     firsts_K, lasts_K, scores_K = (np.concatenate(column) for column in zip(*parts, strict=True))
-    kept = _distinct_candidates(firsts_K, lasts_K, scores_K, passage, settings.best)
+    kept = _distinct_candidates(firsts_K, lasts_K, scores_K, passage, settings.n_best)
     logits = scores_K[kept]
     null = min(float(outputs_P2[0].sum()) for outputs_P2 in outputs)
     difference = null - float(logits[0]) if kept else 0.0
@@ -139,10 +139,10 @@ def _candidates(
     own, all_of_it = slice(window.own_start, window.own_end), slice(window.start, window.end)
     begins = np.flatnonzero(passage.may_begin_T[own]) + window.own_start - window.start
     ends = np.flatnonzero(passage.may_end_T[all_of_it])
-    starts_S = begins[_top_k(logits_T2[begins, 0], settings.best)]
-    ends_E = ends[_top_k(logits_T2[ends, 1], settings.best)]
+    starts_S = begins[_top_k(logits_T2[begins, 0], settings.n_best)]
+    ends_E = ends[_top_k(logits_T2[ends, 1], settings.n_best)]
     length_SE = ends_E[None, :] - starts_S[:, None] + 1
-    pairs_S, pairs_E = np.nonzero((length_SE > 0) & (length_SE <= settings.answer_length))
+    pairs_S, pairs_E = np.nonzero((length_SE > 0) & (length_SE <= settings.max_answer_length))
     firsts_K, lasts_K = starts_S[pairs_S], ends_E[pairs_E]
     return window.start + firsts_K, window.start + lasts_K, logits_T2[firsts_K, 0] + logits_T2[lasts_K, 1]
 

@@ -112,14 +112,14 @@ class AnswerTask(BaseAnswerTask[SpanAnswerPrediction]):
     def advice(self, examples: Sequence[AnswerExample], encoded: Sequence[EncodedExample]) -> Iterator[str]:
         pairs = zip(examples, encoded, strict=True)
         lengths = [tokens for example, rows in pairs if (tokens := count_answer_tokens(example, rows.layout))]
-        most = self.settings.answer_length
+        most = self.settings.max_answer_length
         over = sum(tokens > most for tokens in lengths)
         if over:
             enough = sorted(lengths)[math.ceil(0.99 * len(lengths)) - 1]
             needed, whom = (enough, "99 of 100") if most < enough < max(lengths) else (max(lengths), "all")
             yield (
                 f"{over:,} of {len(lengths):,} answers to train on ({100 * over / len(lengths):.1f} %) are longer than "
-                f"`answer_length` ({most} tokens) and can never be given whole; answer_length = {needed} under [task] is "
+                f"`max_answer_length` ({most} tokens) and can never be given whole; max_answer_length = {needed} under [task] is "
                 f"enough for {whom} of them"
             )
 
@@ -152,7 +152,7 @@ class AnswerTask(BaseAnswerTask[SpanAnswerPrediction]):
         return replace(self, is_training=True)
 
     def encode(self, examples: Sequence[AnswerExample], tokenizer: Tokenizer, longest: int) -> list[EncodedExample]:
-        limit = min(self.settings.length, longest)
+        limit = min(self.settings.max_length, longest)
         return AnswerRowBuilder(tokenizer, limit, self.settings, self.script, self.is_training).encode(examples)
 
     # -- loss

@@ -27,20 +27,20 @@ from alembert.text.sentences import Span
 
 @dataclass(frozen=True, kw_only=True)
 class ChooseSettings:
-    """How choices are read."""
+    """Settings of multiple choice."""
 
-    length: int = 256
-    """Tokens of a window at most, with special ones; a longer passage, question or choice needs several."""
+    max_length: int = 256
+    """Maximum tokens of a window, special tokens included; a longer passage, question or choice needs several."""
     overlap: int = 32
     """Tokens that neighbouring windows share."""
     pool: Literal["max", "mean"] = "max"
-    """How the scores of the windows of one choice are put together."""
+    """Pooling over the windows of a choice."""
     train_windows: int | None = None
-    """Windows of one choice that are learnt from at most, evenly spread; what is cut is counted. none: all."""
+    """Maximum windows of a choice in training, evenly spread; truncated text is reported. none: all."""
 
     def __post_init__(self) -> None:
         check_choices(self, {"pool": ("max", "mean")})
-        check_windows(self.length, self.overlap)
+        check_windows(self.max_length, self.overlap)
         if self.train_windows is not None and self.train_windows < 1:
             raise BadSetting(
                 f"`train_windows` of the task is {self.train_windows}; expected 1 or more, or none for all."

@@ -126,7 +126,7 @@ class ChooseTask(Task[ChooseExample, ChoosePrediction]):
 
     def encode(self, examples: Sequence[ChooseExample], tokenizer: Tokenizer, longest: int) -> list[EncodedExample]:
         most = self.settings.train_windows if self.is_training else None
-        cutting = WindowSpec(tokenizer, min(self.settings.length, longest), self.settings.overlap, most)
+        cutting = WindowSpec(tokenizer, min(self.settings.max_length, longest), self.settings.overlap, most)
         return encode_examples(examples, cutting)
 
     # -- loss

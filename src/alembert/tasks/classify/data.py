@@ -49,26 +49,26 @@ _CHOICES: Final[dict[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class ClassifySettings:
-    """How texts are classified."""
+    """Settings of classification."""
 
     kind: Literal["auto", "single", "multi", "number"] = "auto"
-    """single (one label a text), multi (any number of labels) or number; auto: told from the training data."""
+    """single (one label), multi (any number of labels) or number (regression); auto: detected from the training data."""
     context: Literal["none", "document"] = "none"
     """document: the sentences of a document are read together, and each is classified with its neighbours in view."""
     main: ClassifyMetric = "auto"
-    """Measure that models are chosen by; auto: accuracy for one label, micro_f1 for several, spearman for numbers."""
+    """Metric for model selection; auto: accuracy for one label, micro_f1 for several, spearman for numbers."""
     separator: str = "|"
     """Sign between the labels of a row of a table, if kind is multi; JSON has lists."""
-    length: int | None = None
-    """Tokens of a window at most, with special ones; none: 256, and 512 for documents. Longer texts need several."""
+    max_length: int | None = None
+    """Maximum tokens of a window, special tokens included; none: 256, and 512 for documents. Longer texts need several."""
     overlap: int = 32
     """Tokens that neighbouring windows share."""
     pool: Literal["mean", "max"] = "mean"
-    """How the outputs for the windows of one text are put together."""
+    """Pooling over the windows of a text."""
     pooling: Literal["first", "mean", "layers"] = "first"
-    """What is classified: the first token, the mean of all tokens, or their mean over all layers."""
+    """Pooling over tokens: the first token, the mean of all tokens, or their mean over all layers."""
     train_windows: int | None = None
-    """Windows of one text that are learnt from at most, evenly spread; what is cut is counted. none: all."""
+    """Maximum windows of a text in training, evenly spread; truncated text is reported. none: all."""
 
     def __post_init__(self) -> None:
         check_choices(self, _CHOICES)
@@ -97,7 +97,7 @@ class ClassifySettings:
     def window(self) -> int:
         """Tokens of a window at most."""
         usual = DEFAULT_DOCUMENT_LENGTH if self.context == "document" else DEFAULT_LENGTH
-        return usual if self.length is None else self.length
+        return usual if self.max_length is None else self.max_length
 
 
 def describe_wrong_metric(main: str, kind: str) -> str:

@@ -46,7 +46,7 @@ _CHOICES: Final[dict[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class CompareSettings:
-    """How texts are compared."""
+    """Settings of sentence embeddings."""
 
     kind: Literal["auto", "unsupervised", "pairs", "triples", "scores"] = "auto"
     """unsupervised (texts), pairs (that mean the same), triples (and one that does not), scores; auto: told from data."""
@@ -55,33 +55,33 @@ class CompareSettings:
     normalise: bool = False
     """Scale vectors to length 1; with `pooling` auto also if the model's folder states it. Similarities stay the same."""
     temperature: float = 0.05
-    """What cosines are divided by before they are compared."""
-    batch: int = 64
-    """Examples that are compared with each other, all in one pass."""
-    length: int | None = None
-    """Tokens of a training text, with special ones; the rest is cut, and counted. none: 32, and 128 for scores."""
+    """Temperature of the contrastive loss."""
+    batch_size: int = 64
+    """Examples of a batch, each contrasted with all others."""
+    max_length: int | None = None
+    """Maximum tokens of a training text, special tokens included; truncated text is reported. none: 32, and 128 for scores."""
     window: int | None = None
-    """Tokens read at once afterwards; of longer texts the windows' vectors are averaged. none: all that the model can."""
+    """Maximum tokens of a window in prediction; the vectors of several windows are averaged. none: the limit of the model."""
     unit: Literal["text", "sentence"] = "text"
     """unsupervised: learn from each text (line, record) as it is, or from each of its sentences."""
 
     def __post_init__(self) -> None:
         check_choices(self, _CHOICES)
-        for name in ("length", "window"):
+        for name in ("max_length", "window"):
             tokens = getattr(self, name)
             if tokens is not None and tokens < 8:
                 raise BadSetting(f"`{name}` of the task is {tokens}; expected at least 8 tokens.")
         if not 0.001 <= self.temperature <= 10:
             raise BadSetting(f"`temperature` of the task is {self.temperature}; expected 0.001 to 10.")
-        if self.batch < 2:
+        if self.batch_size < 2:
             raise BadSetting(
-                f"`batch` of the task is {self.batch}; expected 2 or more: examples are told apart from each other."
+                f"`batch_size` of the task is {self.batch_size}; expected 2 or more: examples are told apart from each other."
             )
 
     def tokens_of(self, kind: CompareKind) -> int:
         """Return how many tokens of a training text are learnt from."""
         usual = SCORE_TOKENS if kind == "scores" else CONTRASTIVE_TOKENS
-        return usual if self.length is None else self.length
+        return usual if self.max_length is None else self.max_length
 
 
 CompareRecords = Sequence[Mapping[str, Any]]

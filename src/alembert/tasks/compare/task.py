@@ -66,7 +66,10 @@ class CompareTask(Task[CompareExample, ComparePrediction]):
     name: ClassVar[str] = "compare"
     settings_class: ClassVar[type[Any]] = CompareSettings
     answer_name: ClassVar[str] = "similarities"
-    default_settings: ClassVar[Mapping[str, Any]] = {"epochs": 1.0, "optimiser": {"rate": 3e-5}}  # unsupervised SimCSE
+    default_settings: ClassVar[Mapping[str, Any]] = {
+        "epochs": 1.0,
+        "optimiser": {"learning_rate": 3e-5},
+    }  # unsupervised SimCSE
 
     settings: CompareSettings
     kind: CompareKind
@@ -128,7 +131,7 @@ class CompareTask(Task[CompareExample, ComparePrediction]):
         return CompareExample(id=name, texts=tuple(text.split("\t")))
 
     def describe(self) -> list[str]:
-        facts = {"batch": self.settings.batch, "low": self.low, "high": self.high}
+        facts = {"batch": self.settings.batch_size, "low": self.low, "high": self.high}
         length = self.settings.tokens_of(self.kind)
         chosen = "spearman" if self.kind == "scores" else "spearman if the development data have scores"
         otherwise = {"unsupervised": ", else by uniformity", "scores": ""}
@@ -174,7 +177,7 @@ class CompareTask(Task[CompareExample, ComparePrediction]):
 
     @property
     def loss_group_size(self) -> int:
-        return 1 if self.kind == "scores" else self.settings.batch
+        return 1 if self.kind == "scores" else self.settings.batch_size
 
     @property
     def vector(self) -> Pooling:

@@ -113,13 +113,13 @@ def _build_processor(tokenizer: Tokenizer, settings: DecodeSettings) -> LogitsPr
         eos_id=tokenizer.sep_id,
         banned_ids=np.array(never),
         repetition_penalty=settings.repetition_penalty,
-        no_repeat=settings.no_repeat,
-        shortest=settings.shortest,
+        no_repeat=settings.no_repeat_ngram,
+        shortest=settings.min_new_tokens,
     )
 
 
 def _start_search(prompt: Prompt, rules: LogitsProcessor, settings: DecodeSettings) -> DecodingSearch:
-    longest = min(settings.longest, prompt.room)
+    longest = min(settings.max_new_tokens, prompt.room)
     if settings.method == "beam":
         penalty = settings.length_penalty
         return BeamSearch(prompt.counted, rules, longest=longest, beams=settings.beams, length_penalty=penalty)

@@ -11,11 +11,11 @@ from alembert.errors import BadSetting
 DecodingMethod = Literal["greedy", "sample", "beam"]
 
 _INTEGER_RANGES: Final = {
-    "longest": (1, 1_000_000),
+    "max_new_tokens": (1, 1_000_000),
     "top_k": (1, 10_000_000),
     "beams": (1, 1_000),
-    "shortest": (0, 1_000_000),
-    "no_repeat": (1, 1_000_000),
+    "min_new_tokens": (0, 1_000_000),
+    "no_repeat_ngram": (1, 1_000_000),
     "seed": (0, 2**63),
     "count": (1, 1_000),
 }
@@ -32,30 +32,30 @@ _METHOD_BY_SETTING: Final = {
 
 @dataclass(frozen=True, kw_only=True)
 class DecodeSettings:
-    """How texts are written."""
+    """How text is generated."""
 
     method: DecodingMethod = "greedy"
     """`greedy` takes the likeliest token, `sample` draws by probability, `beam` looks for the likeliest text."""
-    longest: int = 128
-    """New tokens at most; the model's own limit counts too."""
-    shortest: int = 0
-    """New tokens at least, before a text ends."""
+    max_new_tokens: int = 128
+    """Maximum new tokens, within the limit of the model."""
+    min_new_tokens: int = 0
+    """Minimum new tokens before a text may end."""
     temperature: float = 1.0
-    """Sampling: below 1 keeps to what is likely, above 1 dares more."""
+    """Sampling temperature."""
     top_k: int | None = None
-    """Sampling: draw from so many of the likeliest tokens."""
+    """Sampling: draw from the k most probable tokens."""
     top_p: float | None = None
-    """Sampling: draw from the likeliest tokens that together have this probability."""
+    """Sampling: draw from the most probable tokens with this total probability (nucleus sampling)."""
     beams: int = 4
-    """Beam search: lines that go on side by side."""
+    """Beam search: number of beams."""
     length_penalty: float = 1.0
     """Beam search compares log probability / length ** penalty; larger prefers longer texts."""
     repetition_penalty: float = 1.0
-    """Above 1: tokens that have occurred become less likely, as in CTRL."""
-    no_repeat: int | None = None
-    """Length of the n-grams of tokens that may not occur twice."""
+    """Above 1: tokens that have occurred become less probable, as in CTRL."""
+    no_repeat_ngram: int | None = None
+    """No n-gram of this many tokens may occur twice; none: off."""
     seed: int = 0
-    """A sample depends on the seed, its prompt and its number alone."""
+    """Random seed; a sample depends on the seed, its prompt and its number alone."""
     count: int = 1
     """Texts for each prompt: samples, or the best of the beams."""
 
@@ -66,13 +66,15 @@ class DecodeSettings:
         self._check_whole_numbers()
         self._check_numbers()
         self._check_method()
-        if self.shortest > self.longest:
-            raise BadSetting(f"`shortest` is {self.shortest}, and `longest` is {self.longest}. Use less, or more.")
+        if self.min_new_tokens > self.max_new_tokens:
+            raise BadSetting(
+                f"`min_new_tokens` is {self.min_new_tokens}, and `max_new_tokens` is {self.max_new_tokens}. Use less, or more."
+            )
 
     def _check_whole_numbers(self) -> None:
         for name, (least, most) in _INTEGER_RANGES.items():
             value = getattr(self, name)
-            if value is None and name in ("top_k", "no_repeat"):
+            if value is None and name in ("top_k", "no_repeat_ngram"):
                 continue
             if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
                 raise BadSetting(f"`{name}` is {value!r}; expected a whole number from {least} to {most:,}.")

@@ -24,37 +24,37 @@ _MIN_TOKENS = 4
 
 
 def _default_decoding() -> DecodeSettings:
-    return DecodeSettings(method="beam", longest=64, no_repeat=3)
+    return DecodeSettings(method="beam", max_new_tokens=64, no_repeat_ngram=3)
 
 
 @dataclass(frozen=True, kw_only=True)
 class GenerateSettings:
-    """How texts are written for other texts."""
+    """Settings of text generation."""
 
     kind: Literal["write", "extract"] = "write"
     """write: new text, word by word. extract: the sentences of the source that say most of the target."""
-    source: int | None = None
-    """Tokens of a source that are read at most; none: all that the model can read beside a target. The rest is cut."""
-    target: int = 64
-    """Tokens of a target that are learnt from at most; what is cut is counted."""
-    judged: int | None = 200
-    """Development examples that are written for, each time that the model is judged while it learns; none: all."""
+    max_source_length: int | None = None
+    """Maximum tokens of a source; none: what the model can read beside a target. The rest is truncated."""
+    max_target_length: int = 64
+    """Maximum tokens of a target in training; truncated text is reported."""
+    eval_examples: int | None = 200
+    """Development examples that are generated for in each evaluation during training; none: all."""
     sentences: int = 3
-    """extract: how many sentences are chosen."""
+    """extract: number of sentences to select."""
     decoding: DecodeSettings = field(default_factory=_default_decoding)
-    """How words are searched."""
+    """Decoding."""
 
     def __post_init__(self) -> None:
         if self.kind not in ("write", "extract"):
             raise BadSetting(f"`kind` of the task is {self.kind!r}; expected write or extract.")
-        least = {"source": _MIN_TOKENS, "target": _MIN_TOKENS, "judged": 1, "sentences": 1}
+        least = {"max_source_length": _MIN_TOKENS, "max_target_length": _MIN_TOKENS, "eval_examples": 1, "sentences": 1}
         for name, lowest in least.items():
             value = getattr(self, name)
             if value is not None and value < lowest:
                 raise BadSetting(f"`{name}` of the task is {value}; expected {lowest} or more.")
-        if self.kind == "extract" and self.source is not None:
+        if self.kind == "extract" and self.max_source_length is not None:
             raise BadSetting(
-                "`source` is a setting of the kind write; extract reads sources of any length, in windows. Leave it out."
+                "`max_source_length` is a setting of the kind write; extract reads sources of any length, in windows. Leave it out."
             )
 
     @classmethod

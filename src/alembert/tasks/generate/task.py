@@ -114,11 +114,15 @@ class GenerateTask(BaseGenerateTask):
     def describe(self) -> list[str]:
         settings, how = self.settings, self.settings.decoding
         search = f"beam search with {how.beams} beams" if how.method == "beam" else f"the method {how.method}"
-        read = "what the model has room for is" if settings.source is None else f"{settings.source} tokens are"
-        judged = "all" if settings.judged is None else f"at most {settings.judged}"
+        read = (
+            "what the model has room for is"
+            if settings.max_source_length is None
+            else f"{settings.max_source_length} tokens are"
+        )
+        judged = "all" if settings.eval_examples is None else f"at most {settings.eval_examples}"
         return [
-            f"A text is written for each source, by {search}, of up to {how.longest} tokens.",
-            f"Of a source {read} read, of a target {settings.target} tokens are learnt; the rest is cut.",
+            f"A text is written for each source, by {search}, of up to {how.max_new_tokens} tokens.",
+            f"Of a source {read} read, of a target {settings.max_target_length} tokens are learnt; the rest is cut.",
             f"Models are chosen by {MAIN_METRIC} of what they write for {judged} of the development examples.",
         ]
 
@@ -138,12 +142,12 @@ class GenerateTask(BaseGenerateTask):
         return HeadSpec(kind="masked_lm", dropout=0.0)
 
     def encode(self, examples: Sequence[GenerateExample], tokenizer: Tokenizer, longest: int) -> list[EncodedExample]:
-        room = TokenBudget.of(self.settings.source, self.settings.target, longest)
+        room = TokenBudget.of(self.settings.max_source_length, self.settings.max_target_length, longest)
         return encode_examples(examples, tokenizer, room, self._asked(examples))
 
     def _asked(self, examples: Sequence[GenerateExample]) -> list[bool]:
         """Choose the examples that are written for: if only some, always the same, whatever their order."""
-        most = self.settings.judged if self.is_learning else None
+        most = self.settings.eval_examples if self.is_learning else None
         if most is None or len(examples) <= most:
             return [True] * len(examples)
         ranks = [stable_hash("judged", example.key, example.id) for example in examples]

@@ -265,7 +265,7 @@ def _relation(relation: Relation, names: set[str], others: set[str]) -> Relation
 RelatePooling = Literal["first", "markers"]
 RelateMetric = Literal["auto", "micro_f1", "macro_f1", "accuracy"]
 _CHOICES: Final[dict[str, tuple[object, ...]]] = {
-    "reads": ("first", "markers"),
+    "pooling": ("first", "markers"),
     "main": ("auto", "micro_f1", "macro_f1", "accuracy"),
     "directed": (True, False),
 }
@@ -273,28 +273,28 @@ _CHOICES: Final[dict[str, tuple[object, ...]]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class RelateSettings:
-    """How relations between two entities are found."""
+    """Settings of relation extraction."""
 
-    reads: RelatePooling = "first"
-    """What is classified: the first token, or the two markers that stand before the entities, side by side."""
-    negative: str = "auto"
-    """The label that means no relation; auto: told from the data, blank: there is none."""
-    distance: int | None = 0
-    """Documents: how many sentences two entities may be apart, 0: in one sentence; none: all that fit into `length`."""
+    pooling: RelatePooling = "first"
+    """What is classified: the first token, or the concatenated markers before the two entities."""
+    negative_label: str = "auto"
+    """The label that means no relation; auto: detected from the data, blank: there is none."""
+    max_distance: int | None = 0
+    """Documents: maximum distance of two entities in sentences, 0: in one sentence; none: all that fit into `max_length`."""
     directed: bool = True
     """Documents: a relation from one entity to another is not one back; no: a pair is judged once, in text order."""
-    length: int = 256
-    """Tokens of a row at most, with special ones; of longer texts those around the two entities are read."""
+    max_length: int = 256
+    """Maximum tokens of a sequence, special tokens included; of longer texts the part around both entities is read."""
     main: RelateMetric = "auto"
-    """Measure that models are chosen by: micro_f1 (auto) or macro_f1 of the relations, or accuracy."""
+    """Metric for model selection: micro_f1 (auto) or macro_f1 of the relations, or accuracy."""
 
     def __post_init__(self) -> None:
         check_choices(self, _CHOICES)
-        if self.length < 16:
-            raise BadSetting(f"`length` of the task is {self.length}; a row needs at least 16 tokens.")
-        if self.distance is not None and self.distance < 0:
+        if self.max_length < 16:
+            raise BadSetting(f"`max_length` of the task is {self.max_length}; a row needs at least 16 tokens.")
+        if self.max_distance is not None and self.max_distance < 0:
             raise BadSetting(
-                f"`distance` of the task is {self.distance}; expected a number of sentences from 0, or none."
+                f"`max_distance` of the task is {self.max_distance}; expected a number of sentences from 0, or none."
             )
 
     @property

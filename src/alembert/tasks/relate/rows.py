@@ -263,8 +263,8 @@ def describe_form(form: RelateForm) -> str:
 
 def detect_negative_label(examples: Sequence[RelateExample], settings: RelateSettings) -> str | None:
     """Detect which label means that there is no relation."""
-    if settings.negative != "auto":
-        return settings.negative.strip() or None
+    if settings.negative_label != "auto":
+        return settings.negative_label.strip() or None
     if examples[0].form == "document":
         return DOCUMENT_NEGATIVE
     labels = {link.label for example in examples for link in example.links or ()}
@@ -298,9 +298,9 @@ def note_texts_without_pairs(examples: Sequence[RelateExample], rules: PairRules
 
 def check_negative(negative: str | None, labels: Sequence[str], settings: RelateSettings) -> None:
     """Refuse a label that was asked for and does not occur."""
-    if settings.negative not in ("auto", "") and negative not in labels:
+    if settings.negative_label not in ("auto", "") and negative not in labels:
         raise BadSetting(
-            f"`negative` of the task is {settings.negative!r}, and no training example has that label; they have "
+            f"`negative_label` of the task is {settings.negative_label!r}, and no training example has that label; they have "
             f"{format_labels(labels)}."
         )
 

@@ -118,7 +118,9 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
     def learn(cls, examples: Sequence[RelateExample], settings: RelateSettings) -> RelateTask:
         check_links(examples)
         form, negative = detect_form(examples), detect_negative_label(examples, settings)
-        rules = learn_pair_rules(examples, distance=settings.distance, directed=settings.directed, negative=negative)
+        rules = learn_pair_rules(
+            examples, distance=settings.max_distance, directed=settings.directed, negative=negative
+        )
         golds = {pair.label for example in examples for pair in list_candidate_pairs(example, rules) if pair.label}
         golds |= {relation.label for example in examples for relation in example.unlinked}
         check_negative(negative, sorted(golds), settings)
@@ -202,7 +204,7 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
 
     @property
     def reads_markers(self) -> bool:
-        return self.settings.reads == "markers"
+        return self.settings.pooling == "markers"
 
     def for_training(self) -> RelateTask:
         return replace(self, certain_only=True)
@@ -213,7 +215,7 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
 
     def encode(self, examples: Sequence[RelateExample], tokenizer: Tokenizer, longest: int) -> list[EncodedExample]:
         listed_pairs = [self._pairs(example) for example in examples]
-        limit = min(self.settings.length, longest)
+        limit = min(self.settings.max_length, longest)
         builder = RelateRowBuilder(tokenizer, limit, self.classes, self._stand_ins, self.reads_markers)
         return builder.encode(examples, listed_pairs)
 

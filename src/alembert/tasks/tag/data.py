@@ -35,18 +35,18 @@ TagHead = Literal["softmax", "crf", "span"]
 
 @dataclass(frozen=True, kw_only=True)
 class TagSettings:
-    """How entities are found."""
+    """Settings of tagging."""
 
     head: TagHead = "softmax"
-    """softmax (one decision a word), crf (the best path of all words) or span (nested and overlapping entities)."""
+    """softmax (one decision for each word), crf (the best tag sequence) or span (nested and overlapping entities)."""
     scheme: SchemeName = "bio"
     """Tags of softmax and crf: bio (begin, inside, outside) or bioes (end and single as well)."""
     every_token: bool = False
     """Every token of a CoNLL file is an entity whose label is its tag: part of speech."""
-    length: int = 256
-    """Tokens of a window at most, with special ones; longer documents are read through several."""
+    max_length: int = 256
+    """Maximum tokens of a window, special tokens included; longer documents are read in several windows."""
     overlap: int | None = None
-    """Tokens that neighbouring windows share, so that every word is seen with text on both sides; none: a quarter."""
+    """Tokens that neighbouring windows share, so that every word has context on both sides; none: a quarter."""
     partial: Literal["auto", "off"] = "auto"
     """auto: a type that never occurs in a training file of 100 documents or more, and is frequent in others, counts as
     unknown there; off: it counts as absent. What `types` under [read] says comes first."""
@@ -54,12 +54,12 @@ class TagSettings:
     def __post_init__(self) -> None:
         choices = {"head": get_args(TagHead), "scheme": get_args(SchemeName), "partial": ("auto", "off")}
         check_choices(self, choices)
-        check_windows(self.length, self.shared)
+        check_windows(self.max_length, self.shared)
 
     @property
     def shared(self) -> int:
         """Tokens that windows share."""
-        return self.length // 4 if self.overlap is None else self.overlap
+        return self.max_length // 4 if self.overlap is None else self.overlap
 
 
 ANNOTATED_TYPES_KEY: Final = "annotated_types"
@@ -223,7 +223,7 @@ def _notes(examples: Sequence[TagExample], scores: spans.SpanScores) -> Iterator
     if scores.strict.support and not scores.strict.guessed:
         yield (
             f"The tagger finds no entity at all, and {scores.strict.support:,} are annotated: it calls every word outside, as "
-            "after too short a training. Train longer or at a higher rate (--epochs, --rate), and look at the training "
+            "after too short a training. Train longer or at a higher rate (--epochs, --learning-rate), and look at the training "
             "files with `alembert finetune --check`."
         )
     narrowed = [example.types for example in examples if example.types is not None]
@@ -238,7 +238,7 @@ def _notes(examples: Sequence[TagExample], scores: spans.SpanScores) -> Iterator
         counts = ", ".join(f"{label} ({guessed:,})" for label, guessed in strange.items())
         yield (
             f"Guesses of types that are nowhere annotated here count as wrong: {counts}. If the files do not annotate "
-            "these types, say which they do (--types)."
+            "these types, say which they do (--set read.types)."
         )
 
 

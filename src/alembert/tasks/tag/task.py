@@ -194,7 +194,7 @@ class TagTask(Task[TagExample, TagPrediction]):
         return HeadSpec(kind=HEAD_KINDS[self.settings.head], outputs=len(self.labels))
 
     def encode(self, examples: Sequence[TagExample], tokenizer: Tokenizer, longest: int) -> list[EncodedExample]:
-        limit = min(self.settings.length, longest) - 2
+        limit = min(self.settings.max_length, longest) - 2
         builder = TagRowBuilder(self.settings, self.types, self.tags, tokenizer, limit, self._allows_several)
         return builder.encode(examples)
 

@@ -212,7 +212,7 @@ def _describe_inferred_types(
     if annotated:
         yield (
             f"taken from the types that they have: {'; '.join(annotated)}; other types count as unknown there in training, and "
-            "not on development data (--types says it for both)"
+            "not on development data (--set read.types says it for both)"
         )
 
 
@@ -220,5 +220,5 @@ def _differing_types_note(sources: Sequence[_Source], types: frozenset[str]) -> 
     if any(source.is_open and types - source.with_type.keys() for source in sources):
         yield (
             "the training files do not have the same types, and all types count as annotated in each of them; if a file "
-            "does not annotate some, say which it does: --types FILE=TYPE,TYPE"
+            "does not annotate some, say which it does: --set read.types=FILE=TYPE,TYPE"
         )

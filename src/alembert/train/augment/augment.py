@@ -137,7 +137,7 @@ def augment(
     """
     settings = settings or AugmentSettings()
     rewriter, tokenizer = task.rewriter(), checkpoint.require_tokenizer()
-    names = EntityNames.of(task, rewriter, examples, lexicons) if settings.entities or lexicons else None
+    names = EntityNames.of(task, rewriter, examples, lexicons) if settings.entity_probability or lexicons else None
     segmenter, notes = _choose_segmenter(examples)
     words = [_replaceable_words(rewriter, example, segmenter) for example in examples]
     counted = Counter(_spellings(examples, words))
@@ -246,7 +246,7 @@ class _CopyMaker:
         return whole + [
             TextEdit(slot.start, slot.end, slot.candidates[int(choice * len(slot.candidates))])
             for slot, chance, choice in zip(slots, chances, choices, strict=True)
-            if chance < self._settings.rate and slot.start not in taken
+            if chance < self._settings.replace_probability and slot.start not in taken
         ]
 
     def _whole(self, text: str, entities: Sequence[EntitySpan], rng: np.random.Generator) -> list[TextEdit]:
@@ -255,6 +255,6 @@ class _CopyMaker:
         edits = []
         for (start, end, label), chance, choice in zip(entities, chances, choices, strict=True):
             other = self._names.other(label, text[start:end], choice)
-            if chance < self._settings.entities and other is not None:
+            if chance < self._settings.entity_probability and other is not None:
                 edits.append(TextEdit(start, end, other))
         return edits

@@ -188,7 +188,7 @@ class CandidateFinder:
             return "candidates are those of the masked LM, and nearest neighbours where a word is several pieces"
         return (
             "the model has no masked-LM head, so that all candidates are nearest neighbours in its embedding matrix; "
-            "name a model that has one with --words (from Python: give its Checkpoint)"
+            "name a model that has one with --set run.words=FOLDER (from Python: give its Checkpoint)"
         )
 
     def slots(self, texts: Sequence[str], words: Sequence[Sequence[Span]]) -> list[list[WordSlot]]:

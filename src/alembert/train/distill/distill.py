@@ -84,7 +84,7 @@ def distill(
     job = replace(job, teacher=str(model_folder(job.teacher)), texts=texts)
     with join_processes(around) as (context, processes):
         if job.texts:
-            context.log("Nobody knows the right answers of plain text, so the loss `hard` is left out.")
+            context.log("Plain text has no gold labels, so the loss `labels` is left out.")
             settings = settings.without_right_answers()
         return _DistillRun(job, Path(out), settings, seeds, context, processes).run()
 
@@ -180,7 +180,7 @@ class _DistillRun:
         if not self.job.texts:
             return ()
         settings, context = self.settings, self.context
-        sentences = sample_sentences(self.job.texts, settings.most_texts, settings.seed, context.on_reading)
+        sentences = sample_sentences(self.job.texts, settings.max_texts, settings.seed, context.on_reading)
         context.log(f"{len(sentences):,} sentences of plain text are labelled by the teacher.")
         return task.examples_from_texts(sentences, [f"text-{number}" for number in range(1, len(sentences) + 1)])
 

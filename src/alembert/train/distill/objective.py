@@ -151,7 +151,7 @@ class TaskDistillObjective:
 
     def _answer_loss(self, name: str, head: Any, outputs: Tensor, teacher: TeacherOutputs, target: TaskBatch) -> Tensor:
         task, settings = self.task_objective.task, self.settings
-        if name == "hard":
+        if name == "labels":
             return task.loss(head, outputs, target, settings.loss)
         assert teacher.answers_PC is not None
         return task.distillation_loss(head, outputs, teacher.answers_PC.float(), target, settings.imitation)

@@ -29,7 +29,7 @@ from alembert.train.settings import (
 
 LAYER_LOSSES: Final = ("attention", "hidden", "embeddings", "relations", "contrastive")
 """Losses that compare the layers of both models."""
-ANSWER_LOSSES: Final = ("prediction", "hard")
+ANSWER_LOSSES: Final = ("prediction", "labels")
 """Losses of what the student's head answers."""
 
 
@@ -40,28 +40,28 @@ class LayerLossWeights:
     attention: float = 0.0
     """Attention scores before the softmax, layer by layer (TinyBERT); needs the teacher's number of heads."""
     hidden: float = 0.0
-    """Hidden states after each layer, projected to the teacher's width (TinyBERT)."""
+    """Hidden states after each layer, projected to the teacher's hidden size (TinyBERT)."""
     embeddings: float = 0.0
-    """What the embeddings give, projected to the teacher's width (TinyBERT)."""
+    """Output of the embeddings, projected to the teacher's hidden size (TinyBERT)."""
     relations: float = 0.0
-    """How tokens relate to each other by queries, keys and values of one layer (MiniLM); any width, any heads."""
+    """Query, key and value relations of one layer (MiniLM); for any hidden size and number of heads."""
     contrastive: float = 0.0
-    """The mean state of a text, projected, is nearest to the teacher's of the same text among those computed with it."""
+    """Contrastive loss on the mean hidden state of a text against the teacher's states of the same batch."""
     layer_map: Literal["uniform", "last", "given"] = "uniform"
-    """Which of the teacher's layers the student's imitate: evenly spread, its last ones, or those of `layers`."""
+    """Which of the teacher's layers the student's layers learn from: uniform, the last ones, or those of `layers`."""
     layers: tuple[int, ...] = ()
-    """For `given`: the teacher's layer, from 1, for each of the student's, in rising order."""
+    """For `given`: the teacher's layer, from 1, for each of the student's, in ascending order."""
     projection: Literal["auto", "each", "shared"] = "auto"
     """Matrices to the teacher's width: one for each layer, or one for all (the first TinyBERT); auto: one each where the
     widths differ, and none where they are equal."""
     fitted: bool = True
-    """Whether projections begin as what fits the first texts best, by least squares, and not at random (TinyBERT)."""
+    """Initialise projections by least squares on the first texts; false: at random (TinyBERT)."""
     relation_heads: int = 12
-    """Into how many heads `relations` cuts both models; divides both widths."""
+    """Number of relation heads of `relations`; divides both hidden sizes."""
     relation_layer: int | None = None
-    """The teacher's layer, from 1, whose relations the student's last layer imitates; none: the last."""
+    """The teacher's layer, from 1, whose relations the student's last layer learns; none: the last."""
     temperature: float = 0.05
-    """What cosines of `contrastive` are divided by."""
+    """Temperature of `contrastive`."""
 
     def __post_init__(self) -> None:
         for name in self.names:
@@ -85,12 +85,12 @@ class LayerLossWeights:
 
 @dataclass(frozen=True, kw_only=True)
 class StageLossWeights(LayerLossWeights):
-    """How much each loss of a stage of distillation for a task counts; 0 leaves it out."""
+    """Weights of the losses of a stage; 0: off."""
 
     prediction: float = 0.0
-    """What the teacher's head answers."""
-    hard: float = 0.0
-    """The right answers of the training data."""
+    """Soft labels: the teacher's predictions."""
+    labels: float = 0.0
+    """Gold labels of the training data."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -107,21 +107,21 @@ class StageSettings(EpochSettings):
     """One stage of distillation for a task."""
 
     skip: bool = False
-    """Leave this stage out."""
+    """Skip this stage."""
     losses: StageLossWeights = field(default_factory=lambda: StageLossWeights(prediction=1.0))
-    """What binds the student to the teacher."""
+    """Weights of the losses."""
     imitation: DistillLossSettings = field(default_factory=DistillLossSettings)
-    """How the teacher's answers are taught."""
+    """How the teacher's predictions are distilled."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TeacherCacheSettings:
-    """Whether what the teacher says is kept on the disk."""
+    """Cache of the teacher's outputs on disk."""
 
     use: Literal["auto", "never"] = "auto"
-    """auto: the teacher reads each text once, if what it says fits into `gigabytes`; never: it reads it in every pass."""
+    """auto: the teacher reads each text once, if its outputs fit into `gigabytes`; never: it reads it in every epoch."""
     gigabytes: float = 20.0
-    """The most that the cache may take; half of the free disk is the limit too."""
+    """Maximum size of the cache; never more than half of the free disk."""
 
     def __post_init__(self) -> None:
         if self.use not in ("auto", "never") or not self.gigabytes > 0:
@@ -132,55 +132,55 @@ class TeacherCacheSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class DistillSettings:
-    """How a student learns a task from a teacher: first what happens inside, then the answers."""
+    """Distillation for a task: first layers (intermediate stage), then predictions."""
 
     seed: int = 1
-    """Decides about all chance."""
+    """Random seed."""
     student: StudentSettings = field(default_factory=StudentSettings)
-    """How the student begins."""
+    """Initialisation of the student."""
     augment: AugmentSettings = field(default_factory=lambda: AugmentSettings(copies=0))
-    """New texts made of the training examples; copies = 0: the examples alone."""
+    """Augmentation of the training examples; copies = 0: none."""
     forget_training: bool = False
-    """Write no hashes of the training texts and entities, for a folder that is given away."""
-    most_texts: int = 20_000
-    """Sentences of plain text (--texts) that the teacher labels, at most."""
+    """Write no hashes of the training texts and entities, so that the model can be shared."""
+    max_texts: int = 20_000
+    """Maximum sentences of plain text (--texts) that the teacher labels."""
     intermediate: StageSettings = field(default_factory=StageSettings)
-    """The stage that teaches what happens inside."""
+    """The intermediate stage, which distils layers."""
     prediction: StageSettings = field(default_factory=StageSettings)
-    """The stage that teaches the answers."""
+    """The prediction stage, which distils predictions."""
     cache: TeacherCacheSettings = field(default_factory=TeacherCacheSettings)
-    """What the teacher says, kept on the disk."""
+    """Cache of the teacher's outputs."""
 
     def __post_init__(self) -> None:
-        if self.most_texts < 1:
-            raise BadSetting(f"`most_texts` is {self.most_texts}; expected 1 or more.")
+        if self.max_texts < 1:
+            raise BadSetting(f"`max_texts` is {self.max_texts}; expected 1 or more.")
         if self.prediction.skip:
             raise BadSetting("The stage `prediction` makes the model for the task; it cannot be skipped.")
         if not self.prediction.losses.chosen().keys() & set(ANSWER_LOSSES):
-            raise BadSetting("The stage `prediction` needs a weight for `prediction` or `hard`.")
+            raise BadSetting("The stage `prediction` needs a weight for `prediction` or `labels`.")
 
     def without_right_answers(self) -> DistillSettings:
         """Return the settings for texts of which nobody knows the right answers."""
         stages = {
-            name: replace(stage, losses=replace(stage.losses, hard=0.0))
+            name: replace(stage, losses=replace(stage.losses, labels=0.0))
             for name, stage in (("intermediate", self.intermediate), ("prediction", self.prediction))
-            if stage.losses.hard
+            if stage.losses.labels
         }
         return replace(self, **stages)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, kw_only=True)
 class GeneralDistillSettings(RunSettings):
-    """How a student learns from a teacher on plain text."""
+    """Distillation on plain text."""
 
     student: StudentSettings = field(default_factory=StudentSettings)
-    """How the student begins."""
+    """Initialisation of the student."""
     losses: LayerLossWeights = field(default_factory=LayerLossWeights)
-    """What binds the student to the teacher."""
+    """Weights of the losses."""
     sequences: SequenceSettings = field(default_factory=SequenceSettings)
-    """How documents become sequences."""
+    """How documents become training sequences."""
     evaluation: HeldOutSettings = field(default_factory=HeldOutSettings)
-    """What is held out."""
+    """Held-out data."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -196,14 +196,14 @@ def tinybert() -> DistillSettings:
         intermediate=StageSettings(
             epochs=10.0,
             losses=StageLossWeights(attention=1.0, hidden=1.0, embeddings=1.0, projection="shared", fitted=False),
-            optimiser=OptimiserSettings(rate=5e-5),
+            optimiser=OptimiserSettings(learning_rate=5e-5),
             schedule=ScheduleSettings(kind="constant", warmup=0.0),
             saving=SavingSettings(keep="last"),
         ),
         prediction=StageSettings(
             epochs=3.0,
             losses=StageLossWeights(prediction=1.0),
-            optimiser=OptimiserSettings(rate=3e-5),
+            optimiser=OptimiserSettings(learning_rate=3e-5),
             schedule=ScheduleSettings(warmup=0.1),
         ),
     )
@@ -215,15 +215,15 @@ def fast() -> DistillSettings:
         intermediate=StageSettings(
             epochs=3.0,
             losses=StageLossWeights(hidden=1.0),
-            optimiser=OptimiserSettings(rate=5e-4),
+            optimiser=OptimiserSettings(learning_rate=5e-4),
             schedule=ScheduleSettings(warmup=0.06),
             saving=SavingSettings(keep="last"),
             evaluation=EvaluationSettings(at_start=False),
         ),
         prediction=StageSettings(
             epochs=5.0,
-            losses=StageLossWeights(prediction=1.0, hard=0.5),
-            optimiser=OptimiserSettings(rate=2e-4),
+            losses=StageLossWeights(prediction=1.0, labels=0.5),
+            optimiser=OptimiserSettings(learning_rate=2e-4),
         ),
     )
 
@@ -247,7 +247,7 @@ def general_tinybert() -> GeneralDistillSettings:
         student=StudentSettings(start="scratch"),
         losses=LayerLossWeights(attention=1.0, hidden=1.0, embeddings=1.0, projection="shared", fitted=False),
         batch=BatchSettings(tokens=256 * 128),
-        optimiser=OptimiserSettings(rate=1e-4),
+        optimiser=OptimiserSettings(learning_rate=1e-4),
         schedule=ScheduleSettings(warmup=0.1),
     )
 
@@ -257,7 +257,7 @@ def general_fast() -> GeneralDistillSettings:
     return GeneralDistillSettings(
         losses=LayerLossWeights(hidden=1.0),
         batch=BatchSettings(tokens=2048, micro_tokens=1024),
-        optimiser=OptimiserSettings(rate=5e-4),
+        optimiser=OptimiserSettings(learning_rate=5e-4),
         schedule=ScheduleSettings(warmup=0.06),
     )
 
@@ -279,7 +279,7 @@ class ControlRun:
 
 def build_controls(settings: DistillSettings, *, has_texts: bool = False) -> dict[str, ControlRun]:
     """Return the runs that a student is compared with: the same student without its teacher, and without new texts."""
-    plain = replace(settings.prediction, losses=StageLossWeights(hard=1.0))
+    plain = replace(settings.prediction, losses=StageLossWeights(labels=1.0))
     alone = replace(settings, intermediate=replace(settings.intermediate, skip=True), prediction=plain)
     uncopied = replace(settings.augment, copies=0)
     controls = {"without distillation": ControlRun(replace(alone, augment=uncopied), False)}

@@ -89,7 +89,7 @@ def search_settings(
         result = run(wanted, place).run()
         trials.append((wanted, place, result))
         say(
-            f"try {len(trials)}: rate {wanted.optimiser.rate:g}, {wanted.epochs:g} epochs: "
+            f"try {len(trials)}: rate {wanted.optimiser.learning_rate:g}, {wanted.epochs:g} epochs: "
             f"{result.main} {result.value:.4f} on the development data"
         )
         _delete_weights(trials)
@@ -103,7 +103,9 @@ def _candidate_settings(
     settings: FinetuneSettings, trials: Sequence[tuple[FinetuneSettings, Path, SeedResult]]
 ) -> Iterator[FinetuneSettings]:
     for factor in RATE_FACTORS:
-        yield replace(settings, optimiser=replace(settings.optimiser, rate=settings.optimiser.rate * factor))
+        yield replace(
+            settings, optimiser=replace(settings.optimiser, learning_rate=settings.optimiser.learning_rate * factor)
+        )
     best, _, _ = _best_trial(trials)
     if any(settings.length_of_run.values()):  # epochs say nothing about the length of the run
         return
@@ -135,7 +137,7 @@ def _delete_weights(trials: Sequence[tuple[FinetuneSettings, Path, SeedResult]])
 
 
 def _summarise_trial(tried: FinetuneSettings, result: SeedResult) -> TuningTrial:
-    return TuningTrial(tried.optimiser.rate, tried.epochs, result.value, result.counts["seconds"])
+    return TuningTrial(tried.optimiser.learning_rate, tried.epochs, result.value, result.counts["seconds"])
 
 
 EpochSettingsT = TypeVar("EpochSettingsT", bound=EpochSettings)
@@ -355,7 +357,7 @@ def with_run_length(settings: EpochSettingsT, prepared: PreparedData) -> EpochSe
     """Turn epochs into tokens, and looks in a pass into looks in the run."""
     if any(settings.length_of_run.values()):
         return settings
-    times = max(1, round(settings.epochs * settings.looks))
+    times = max(1, round(settings.epochs * settings.evals_per_epoch))
     tokens = max(1, round(settings.epochs * prepared.train_tokens))
     return replace(settings, tokens=tokens, evaluation=replace(settings.evaluation, times=times))
 

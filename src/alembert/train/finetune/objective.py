@@ -160,7 +160,7 @@ class MultiTaskObjective:
         self.feed = MultiTaskSampler(
             {name: lesson.feed for name, lesson in self.lessons.items()},
             seed=settings.seed,
-            temperature=settings.several.sharpness,
+            temperature=settings.multitask.sharpness,
         )
 
     def sample(self, cursor: Cursor, count: int, progress: float) -> tuple[list[MultiTaskBatchPlan], Cursor]:

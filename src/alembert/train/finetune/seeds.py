@@ -257,7 +257,7 @@ class SeedRun:
             **facts,
             **self.card_facts,
             "length of the run": passes,
-            "optimiser": f"{settings.optimiser.name}, rate {settings.optimiser.rate:g}",
+            "optimiser": f"{settings.optimiser.name}, rate {settings.optimiser.learning_rate:g}",
             "seed": str(settings.seed),
         }
 

@@ -22,7 +22,7 @@ from typing import Any, Final, Literal, get_args
 
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadSetting
-from alembert.settings import apply_changes, pop_table, to_toml
+from alembert.settings import Assigned, apply_changes, pop_table, to_toml
 from alembert.tasks.settings import LossSettings
 from alembert.tasks.task import get_task_class
 from alembert.train.schedule import ScheduleSettings
@@ -31,19 +31,19 @@ from alembert.train.settings import BatchSettings, EvaluationSettings, RunSettin
 
 @dataclass(frozen=True, kw_only=True)
 class MultiTaskSettings:
-    """How several tasks share a run; without effect for one."""
+    """How several tasks share a run; without effect for one task."""
 
     mixing: Literal["size", "temperature"] = "size"
-    """size: every example of every task once in a pass. temperature: tasks have turns by size ^ (1 / temperature)."""
+    """size: every example of every task once in an epoch. temperature: tasks are sampled by size ^ (1 / temperature)."""
     temperature: float = 2.0
-    """For mixing by temperature: 1 is by size; the higher, the more equal are the tasks' turns."""
+    """Sampling temperature: 1 samples by size; higher values sample the tasks more equally."""
 
     def __post_init__(self) -> None:
         if self.mixing not in ("size", "temperature"):
             raise BadSetting(f"`mixing` is {self.mixing!r}; expected size or temperature.")
         if not 1 <= self.temperature < float("inf"):
             raise BadSetting(
-                f"`temperature` of [several] is {self.temperature}; expected 1 (by size) or more (2 is usual)."
+                f"`temperature` of [multitask] is {self.temperature}; expected 1 (by size) or more (2 is usual)."
             )
 
     @property
@@ -54,12 +54,12 @@ class MultiTaskSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class MaskedLMSettings:
-    """Masked LM on the rows of the task, so that the encoder does not forget the language."""
+    """Masked LM as an auxiliary objective on the texts of the task."""
 
     weight: float = 0.0
-    """Weight of its mean loss beside that of the task (0.1, say); 0: off."""
+    """Weight of its mean loss (such as 0.1); 0: off."""
     rate: float = 0.15
-    """Share of the tokens that are masked, anew in every pass."""
+    """Masking rate."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.weight < float("inf"):
@@ -94,20 +94,20 @@ DEFAULT_ASCENTS: Final = {
 
 @dataclass(frozen=True, kw_only=True)
 class AdversarialSettings:
-    """Training on token embeddings that are changed so that the loss grows. Lengths are those of a whole document."""
+    """Adversarial training on perturbed token embeddings. Norms are those of a whole document."""
 
     method: AdversarialMethod = "none"
     """fgm: one step (Miyato et al. 2017; a step of training takes about 2.3 times as long). pgd: several small steps
     (Madry et al. 2018; three take about 4 times as long). freelb: learn at every one of them (Zhu et al. 2020; three
     take about 4 times as long, and three times the memory). none: off."""
     size: float | None = None
-    """Greatest length of the change; none: 1 for fgm and pgd, 0.3 for freelb."""
+    """Maximum norm of the perturbation; none: 1 for fgm and pgd, 0.3 for freelb."""
     steps: int | None = None
-    """Steps of pgd and freelb; none: 3."""
+    """Ascent steps of pgd and freelb; none: 3."""
     step_size: float | None = None
-    """Length of a step of pgd and freelb; none: 0.3 for pgd, 0.1 for freelb."""
+    """Step size of pgd and freelb; none: 0.3 for pgd, 0.1 for freelb."""
     weight: float = 1.0
-    """What the loss after the change counts beside the plain one, with fgm and pgd; freelb has no plain one."""
+    """Weight of the adversarial loss beside the plain one, with fgm and pgd; freelb has no plain loss."""
 
     def __post_init__(self) -> None:
         methods = get_args(AdversarialMethod)
@@ -138,13 +138,13 @@ class AdversarialSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class RegulariseSettings:
-    """What makes a model hold against small changes of itself or of its input."""
+    """Regularisation: R-Drop and adversarial training."""
 
     r_drop: float = 0.0
     """Weight of the distance between the answers under two dropout masks (Liang et al. 2021: 0.5 to 5); 0: off.
     A step of training takes twice as long."""
     adversarial: AdversarialSettings = field(default_factory=AdversarialSettings)
-    """Training on changed embeddings."""
+    """Adversarial training."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.r_drop < math.inf:
@@ -163,42 +163,42 @@ def _check_adversarial(name: str, value: object, fits: bool, expected: str) -> N
 
 @dataclass(frozen=True, kw_only=True)
 class EpochSettings(RunSettings):
-    """How a model learns from labelled examples, in passes over them."""
+    """Training on labelled examples, in epochs."""
 
     epochs: float = 5.0
-    """Passes over the training data, unless hours, tokens or steps are given."""
-    looks: float = 1.0
-    """How often in a pass the model is judged on the development data."""
+    """Passes over the training data; `hours`, `tokens` or `steps` replace it."""
+    evals_per_epoch: float = 1.0
+    """Evaluations on the development data in each epoch."""
     batch: BatchSettings = field(default_factory=lambda: BatchSettings(tokens=512, micro_tokens=256))
-    """The size of a step."""
+    """Batch size."""
     schedule: ScheduleSettings = field(default_factory=lambda: ScheduleSettings(warmup=0.06))
-    """How the rate changes over the run."""
+    """Learning-rate schedule."""
     evaluation: EvaluationSettings = field(default_factory=lambda: EvaluationSettings(at_start=False))
-    """What follows from judging; `times` is found from `looks`."""
+    """Evaluation and early stopping; `times` follows from `evals_per_epoch`."""
     saving: SavingSettings = field(default_factory=lambda: SavingSettings(keep="best"))
-    """How often the state is saved, and which weights are written."""
+    """How often the training state is saved, and which weights are kept."""
     loss: LossSettings = field(default_factory=LossSettings)
-    """What is added to the plain loss."""
+    """Label smoothing, focal loss and class weights."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("epochs", "looks"):
+        for name in ("epochs", "evals_per_epoch"):
             if not 0 < getattr(self, name) < 10_000:
                 raise BadSetting(f"`{name}` is {getattr(self, name)}; expected a positive number of passes.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class FinetuneSettings(EpochSettings):
-    """How a model is fine-tuned."""
+    """Settings of fine-tuning."""
 
     regularise: RegulariseSettings = field(default_factory=RegulariseSettings)
     """R-Drop and adversarial training."""
     masked_lm: MaskedLMSettings = field(default_factory=MaskedLMSettings)
-    """Masked LM on the same rows, beside the task."""
-    several: MultiTaskSettings = field(default_factory=MultiTaskSettings)
+    """Masked LM as an auxiliary objective."""
+    multitask: MultiTaskSettings = field(default_factory=MultiTaskSettings)
     """How several tasks share a run."""
     forget_training: bool = False
-    """Write no hashes of the training texts and entities, for a folder that is given away."""
+    """Write no hashes of the training texts and entities, so that the model can be shared."""
 
 
 def get_default_settings(task: str) -> FinetuneSettings:
@@ -271,6 +271,8 @@ def _update_tasks(
 
 
 def _check_weight(value: Any, where: str) -> float:
+    if isinstance(value, Assigned):
+        value = value.parse(float)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
         raise BadSetting(f"{where}, `weight` is {value!r}; expected a positive number.")
     return float(value)

@@ -176,7 +176,7 @@ def _create_checkpoint(start: PretrainStart, tokenizer: Tokenizer, settings: Pre
 
 def _build_config(start: PretrainStart, settings: PretrainSettings, pieces: int = DEFAULT_VOCAB_SIZE) -> EncoderConfig:
     assert start.size is not None
-    longest = max(512, settings.sequences.length, settings.sequences.long_length or 0)
+    longest = max(512, settings.sequences.max_length, settings.sequences.long_length or 0)
     return preset(start.size, vocab_size=pieces, max_position_embeddings=longest)
 
 
@@ -198,9 +198,9 @@ def _with_objective_heads(
 
 
 def _check_length(config: EncoderConfig, settings: PretrainSettings) -> None:
-    longest = max(settings.sequences.length, settings.sequences.long_length or 0)
+    longest = max(settings.sequences.max_length, settings.sequences.long_length or 0)
     if config.position_embedding_type == "absolute" and longest > config.max_position_embeddings:
         raise BadSetting(
             f"Sequences of {longest} tokens are longer than the model's limit of {config.max_position_embeddings}. "
-            "Use a shorter `length` and `long_length`."
+            "Use a shorter `max_length` and `long_length`."
         )

@@ -333,9 +333,9 @@ class PretrainObjective:
     def _for_length(self, objective: LMObjective, length: int) -> LMObjective:
         """Let the most predictions of a sequence grow with the length, as the published settings for 512 do."""
         masks: MaskSettings | None = getattr(objective, "masks", None)
-        if masks is None or masks.max_predictions is None or length == self.settings.sequences.length:
+        if masks is None or masks.max_predictions is None or length == self.settings.sequences.max_length:
             return objective
-        most = round(masks.max_predictions * length / self.settings.sequences.length)
+        most = round(masks.max_predictions * length / self.settings.sequences.max_length)
         return replace(objective, masks=replace(masks, max_predictions=most))  # type: ignore[call-arg]
 
 

@@ -152,7 +152,7 @@ def _card_facts(inputs: PretrainInputs, settings: PretrainSettings, run: Pretrai
         "objectives": ", ".join(f"{name} (weight {weight:g})" for name, weight in weights.items()),
         "masks": f"{settings.masks.unit}, rate {settings.masks.rate:g}",
         "length of the run": f"{done.step:,} steps, {done.tokens:,} tokens, {done.seconds / 3600:.2f} hours",
-        "optimiser": f"{settings.optimiser.name}, rate {settings.optimiser.rate:g}",
+        "optimiser": f"{settings.optimiser.name}, rate {settings.optimiser.learning_rate:g}",
         "seed": str(settings.seed),
     }
     for name, scores in run.after.items():

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from alembert.data.masking import MaskSettings
 from alembert.errors import BadSetting
-from alembert.settings import apply_changes
+from alembert.settings import apply_changes, split_value
 from alembert.train.schedule import ScheduleSettings
 from alembert.train.settings import (
     BatchSettings,
@@ -30,9 +30,9 @@ def bert_original() -> PretrainSettings:
         steps=1_000_000,
         objectives=ObjectiveWeights(masked_lm=1.0, next_sentence=1.0),
         masks=MaskSettings(unit="piece", rate=0.15, mask_share=0.8, random_share=0.1, max_predictions=20),
-        sequences=SequenceSettings(length=128, long_length=512, long_share=0.1, short_share=0.1, static_masks=10),
+        sequences=SequenceSettings(max_length=128, long_length=512, long_share=0.1, short_share=0.1, static_masks=10),
         batch=BatchSettings(tokens=256 * 128),
-        optimiser=OptimiserSettings(name="bert_adam", rate=1e-4, weight_decay=0.01, epsilon=1e-6, clip=1.0),
+        optimiser=OptimiserSettings(name="bert_adam", learning_rate=1e-4, weight_decay=0.01, epsilon=1e-6, clip=1.0),
         schedule=ScheduleSettings(kind="linear", warmup=0.01),
     )
 
@@ -42,7 +42,7 @@ def adapt() -> PretrainSettings:
     return PretrainSettings(
         masks=MaskSettings(unit="word"),
         model=ModelSettings(first=("heads",), first_share=0.05),
-        optimiser=OptimiserSettings(rate=3e-4),
+        optimiser=OptimiserSettings(learning_rate=3e-4),
         schedule=ScheduleSettings(warmup=0.06),
     )
 
@@ -57,7 +57,7 @@ def biobert() -> PretrainSettings:
         objectives=ObjectiveWeights(masked_lm=1.0, boundaries=0.2),
         masks=MaskSettings(unit="entity", entity_rate=0.3),
         model=ModelSettings(first=("heads",), first_share=0.05),
-        optimiser=OptimiserSettings(rate=3e-4),
+        optimiser=OptimiserSettings(learning_rate=3e-4),
         schedule=ScheduleSettings(warmup=0.06),
     )
 
@@ -72,7 +72,7 @@ def from_scratch_small() -> PretrainSettings:
         batch=BatchSettings(tokens=2048, micro_tokens=1024),
         masks=MaskSettings(unit="word", rate=0.3),
         model=ModelSettings(dropout=0.0, attention_dropout=0.0),
-        optimiser=OptimiserSettings(rate=1e-3),
+        optimiser=OptimiserSettings(learning_rate=1e-3),
         schedule=ScheduleSettings(warmup=0.06),
     )
 
@@ -82,7 +82,7 @@ def chinese_wwm() -> PretrainSettings:
     return PretrainSettings(
         segmenter="jieba",
         masks=MaskSettings(unit="word"),
-        optimiser=OptimiserSettings(rate=5e-4),
+        optimiser=OptimiserSettings(learning_rate=5e-4),
         schedule=ScheduleSettings(warmup=0.06),
     )
 
@@ -95,7 +95,7 @@ def causal_poet() -> PretrainSettings:
         objectives=ObjectiveWeights(masked_lm=0.0, causal=1.0),
         batch=BatchSettings(tokens=1024, micro_tokens=1024),
         model=ModelSettings(dropout=0.0, attention_dropout=0.0),
-        optimiser=OptimiserSettings(rate=2e-3),
+        optimiser=OptimiserSettings(learning_rate=2e-3),
         schedule=ScheduleSettings(warmup=0.05),
     )
 
@@ -130,11 +130,9 @@ def choose_recipe(model: str | None, objectives: Iterable[str] = ()) -> str:
 def resolve_recipe(name: str, layers: Mapping[str, Mapping[str, Any]], *, chosen: bool = False) -> PretrainSettings:
     """Change a recipe by layers of plain values, given by where they come from; the last one wins.
 
-    The first layer may name another recipe, unless this one was `chosen` by the user.
+    A layer may name another recipe, unless this one was `chosen` by the user.
     """
-    tables = {where: dict(layer) for where, layer in layers.items()}
-    first = next(iter(tables.values()), {})
-    in_file = str(first.pop("recipe", name))
+    in_file, tables = split_value(name, "recipe", layers)
     settings = get_recipe(name if chosen else in_file)
     for where, table in tables.items():
         if table.keys() & {"hours", "tokens", "steps"}:

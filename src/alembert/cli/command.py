@@ -1,0 +1,142 @@
+"""How the command of a verb reads its words and writes its help.
+
+Options are listed in groups, by their `rich_help_panel`. Flags of the last version are replaced by what does the same
+now, with a note; `OLD_FLAGS` has them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from typer.core import TyperCommand
+
+from alembert.terminal import note
+
+_READ: Final = {
+    "--text": "--set read.text={}",
+    "--label": "--set read.label={}",
+    "--delimiter": "--set read.delimiter={}",
+    "--types": "--set read.types={}",
+    "--encoding": "--set read.encoding={}",
+}
+_FINETUNE: Final = {
+    "--rate": "--learning-rate {}",
+    "--seed": "--set seed={}",
+    "--crf": "--set task.head=crf",
+    "--nested": "--set task.head=span",
+    "--every-token": "--set task.every_token=true",
+    "--forget-training": "--set forget_training=true",
+    "--split": "--set run.split={}",
+    "--tune": "--set run.tune={}",
+    **{flag: _READ[flag] for flag in ("--text", "--label", "--delimiter", "--types")},
+}
+OLD_FLAGS: Final[Mapping[str, Mapping[str, str]]] = {
+    "finetune": _FINETUNE,
+    "train": _FINETUNE,
+    "pretrain": {
+        "--rate": "--learning-rate {}",
+        "--unit": "--set masks.unit={}",
+        "--length": "--set sequences.max_length={}",
+        "--steps": "--set steps={}",
+        "--seed": "--set seed={}",
+        "--dictionary": "--set run.dictionary={}",
+        "--cache": "--set run.cache={}",
+        "--shard": "--set run.shard=true",
+        "--workers": "--set run.workers={}",
+    },
+    "distill": {
+        "--rate": "--learning-rate {}",
+        "--inside-epochs": "--intermediate-epochs {}",
+        "--augment": "--set augment.copies={}",
+        "--start": "--set student.start={}",
+        "--hours": "--set hours={}",
+        "--tokens": "--set tokens={}",
+        "--seed": "--set seed={}",
+        "--forget-training": "--set forget_training=true",
+        "--vocabulary": "--set run.vocabulary={}",
+        "--words": "--set run.words={}",
+        "--types": "--set run.types={}",
+        "--split": "--set run.split={}",
+        "--cache": "--set run.cache={}",
+    },
+    "augment": {
+        "--rate": "--set replace_probability={}",
+        "--candidates": "--set candidates={}",
+        "--seed": "--set seed={}",
+        "--words": "--set run.words={}",
+        **{flag: _READ[flag] for flag in ("--text", "--label", "--delimiter", "--types")},
+    },
+    "predict": {"--least": "--min-triple-score {}"},
+    "build": {
+        "--format": "--set format={}",
+        "--encoding": "--set read.encoding={}",
+        "--stop": "--stop-terms {}",
+        "--keep": "--keep-terms {}",
+        "--worker-cpus": "--set run.worker_cpus={}",
+        "--ray-address": "--set run.ray_address={}",
+    },
+    "annotate": {
+        "--text": "--set read.text={}",
+        "--worker-cpus": "--set run.worker_cpus={}",
+        "--ray-address": "--set run.ray_address={}",
+    },
+    "export": {
+        "--limit": "--set max_score_loss={}",
+        "--rows": "--set calibration_rows={}",
+        "--training-hashes": "--set training_hashes=true",
+        "--against": "--dev {}",
+        **{flag: _READ[flag] for flag in ("--text", "--label", "--delimiter")},
+    },
+    "evaluate": {
+        "--rounds": "--bootstrap-samples {}",
+        **{flag: _READ[flag] for flag in ("--delimiter", "--types", "--encoding")},
+    },
+    "errors": {flag: _READ[flag] for flag in ("--delimiter", "--types", "--encoding")},
+    "encode": {"--length": "--max-length {}"},
+    "masks": {
+        "--length": "--max-length {}",
+    },
+    "generate": {"--no-repeat": "--no-repeat-ngram {}"},
+}
+"""By command: a flag of the last version -> what does the same now, with {} for its value. Accepted for one version."""
+
+
+class VerbCommand(TyperCommand):
+    """A command whose help groups its options, and which knows its flags of the last version."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the words of the command line."""
+        return super().parse_args(ctx, list(translate_flags(args, OLD_FLAGS.get(self.name or "", {}))))
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write a section for each group of options, in the order in which the groups begin."""
+        panels: dict[str, list[Any]] = {}
+        for parameter in self.get_params(ctx):
+            if record := parameter.get_help_record(ctx):
+                usual = "Arguments" if parameter.param_type_name == "argument" else "Options"
+                panels.setdefault(getattr(parameter, "rich_help_panel", None) or usual, []).append(record)
+        for name, records in panels.items():
+            with formatter.section(name):
+                formatter.write_dl(records)
+
+
+def translate_flags(words: Sequence[str], old_flags: Mapping[str, str]) -> Iterator[str]:
+    """Replace flags of the last version, with a note for each.
+
+    >>> list(translate_flags(["--rate", "1e-4", "--crf"], {"--rate": "--learning-rate {}"}))
+    ['--learning-rate', '1e-4', '--crf']
+    """
+    rest = iter(words)
+    for word in rest:
+        flag, sign, value = word.partition("=")
+        if word == "--":
+            yield from (word, *rest)
+        elif flag not in old_flags:
+            yield word
+        else:
+            new = old_flags[flag]
+            note(f"{flag} is now {new.format('VALUE')}; the old spelling is accepted for one version")
+            takes_value = "{}" in new
+            given = (value if sign else next(rest, "")) if takes_value else ""
+            yield from (part.format(given) for part in new.split(" "))
