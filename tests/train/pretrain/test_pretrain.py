@@ -16,6 +16,7 @@ from alembert.errors import AlreadyDone, BadFile, BadSetting, UserError
 from alembert.files.checkpoint import open as open_checkpoint
 from alembert.nn.batch import Batch
 from alembert.settings import apply_changes, read_toml
+from alembert.train import training_run
 from alembert.train.pretrain import pretrain as verb
 from alembert.train.pretrain.inputs import PretrainStart
 from alembert.train.pretrain.pretrain import PretrainRunResult, pretrain
@@ -397,7 +398,7 @@ def test_settings_that_only_the_loop_can_judge_leave_nothing_behind(
     def refuse(*_: object, **__: object) -> None:
         raise BadSetting("Not with this model.")
 
-    monkeypatch.setattr(verb, "TrainingLoop", refuse)
+    monkeypatch.setattr(training_run, "TrainingLoop", refuse)
     with pytest.raises(BadSetting, match="Not with this model"):
         run()
     assert list(tmp_path.iterdir()) == []
