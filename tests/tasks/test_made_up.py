@@ -9,6 +9,7 @@ import alembert
 from alembert.files import checkpoint as checkpoints
 from alembert.infer.task_model import TaskModel
 from alembert.nn.config import preset
+from alembert.tasks.files import read_task
 from alembert.tasks.task import Task
 from made_up_task import GradeTask, made_up  # noqa: F401
 from small_checkpoints import Blueprint, Checkpoint
@@ -46,7 +47,7 @@ def test_it_learns(workplace: Path) -> None:
 
 
 def test_a_saved_task_is_its_dataclass(workplace: Path) -> None:
-    table = json.loads((workplace / "graded" / "task.json").read_text())
+    table = read_task(workplace / "graded").table
     assert table["settings"] == {"length": 48}
     assert table["labels"] == sorted(table["labels"])
     model = TaskModel.open(workplace / "graded")
