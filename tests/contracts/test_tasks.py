@@ -49,7 +49,7 @@ class Ready:
         return self.task.loss(self.model.head(self.head), self.outputs(target), target, LossSettings())
 
     def outputs(self, target: TaskBatch, model: Model | None = None) -> torch.Tensor:
-        asked: dict[str, Any] = {"places_P": target.positions, "attention": self.task.attention_pattern}
+        asked: dict[str, Any] = {"positions_P": target.positions, "attention": self.task.attention_pattern}
         found: dict[str, torch.Tensor] = (model or self.model)(target.batch, [self.head], **asked, only=True)
         return found[self.head]
 

@@ -86,7 +86,7 @@ def test_answers_and_gradients_are_those_of_all_tokens(head: str, shape: str, ma
     at = places(batch)
     whole = made(batch, [head])[head]
     whole = whole[at] if head in TOKENS else whole
-    some = made(batch, [head], predicted_P=at, places_P=at, only=True)[head]
+    some = made(batch, [head], predicted_P=at, positions_P=at, only=True)[head]
     torch.testing.assert_close(some, whole)
     for one, other in zip(gradients(made, some), gradients(made, whole), strict=True):
         torch.testing.assert_close(one, other)
@@ -95,7 +95,7 @@ def test_answers_and_gradients_are_those_of_all_tokens(head: str, shape: str, ma
 @pytest.mark.parametrize("company", [["masked_lm", "next_sentence", "pointer"], list(HEADS)])
 def test_answers_do_not_depend_on_company(company: list[str]) -> None:
     made, batch = model(), packed()
-    asked = {"predicted_P": places(batch), "places_P": other_places(batch), "only": True}
+    asked = {"predicted_P": places(batch), "positions_P": other_places(batch), "only": True}
     together = made(batch, company, **asked)
     assert list(together) == company
     for head in company:
@@ -106,7 +106,7 @@ def test_answers_do_not_depend_on_company(company: list[str]) -> None:
 def test_places_need_not_be_all_that_is_computed(head: str) -> None:
     made, batch = model(), packed()
     at = places(batch)
-    torch.testing.assert_close(made(batch, [head], predicted_P=at, places_P=at)[head], made(batch, [head])[head][at])
+    torch.testing.assert_close(made(batch, [head], predicted_P=at, positions_P=at)[head], made(batch, [head])[head][at])
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_the_last_feed_forward_sees_what_is_read(heads: list[str], rows: int) ->
     made, batch = model(), packed()
     seen = [rows_seen(block.inner) for block in made.encoder.blocks]
     projected = rows_seen(made.encoder.blocks[-1].attention.out)
-    made(batch, heads, predicted_P=places(batch), places_P=other_places(batch), only=True)
+    made(batch, heads, predicted_P=places(batch), positions_P=other_places(batch), only=True)
     assert seen == [[24], [24], [rows]]
     assert projected == [rows]
 
@@ -133,14 +133,14 @@ def test_the_last_feed_forward_sees_what_is_read(heads: list[str], rows: int) ->
 def test_of_shared_layers_the_last_application_is_cut() -> None:
     made, batch = model("albert"), packed()
     seen = rows_seen(made.encoder.blocks[0].inner)
-    made(batch, ["tag"], places_P=other_places(batch), only=True)
+    made(batch, ["tag"], positions_P=other_places(batch), only=True)
     assert seen == [24, 24, 3]
 
 
 def test_the_final_norm_sees_what_is_read() -> None:
     made, batch = model("pre-norm"), packed()
     seen = rows_seen(made.encoder.final_norm)
-    made(batch, ["tag"], places_P=other_places(batch), only=True)
+    made(batch, ["tag"], positions_P=other_places(batch), only=True)
     assert seen == [3]
 
 
@@ -168,7 +168,7 @@ def test_nothing_predicted_is_no_answer_and_no_gradient() -> None:
 
 def tags(made: Model, seed: int) -> Tensor:
     batch = packed()
-    return made(batch, ["tag"], places_P=places(batch), only=True, noise=DropoutSeed(seed))["tag"]
+    return made(batch, ["tag"], positions_P=places(batch), only=True, noise=DropoutSeed(seed))["tag"]
 
 
 def test_dropout_is_determined_by_the_noise() -> None:
@@ -189,4 +189,4 @@ def test_recomputed_activations_have_the_same_gradients() -> None:
 @pytest.mark.parametrize("watching", [{"trace": ForwardTrace()}, {"layers": LayerMean()}])
 def test_watching_all_tokens_while_some_are_left_out_is_a_bug(watching: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="all tokens"):
-        model().encoder(packed(), wanted_P=torch.tensor([0]), **watching)
+        model().encoder(packed(), selected_P=torch.tensor([0]), **watching)

@@ -1,18 +1,13 @@
-"""Multi-head self-attention over a flat batch, fused, with the scores of chosen documents on request.
+"""Multi-head self-attention over a flat batch, its position encodings, and records of its insides.
 
 `AttentionPlan` says once a forward pass how each group of the batch attends (mask, causal or not); each layer then runs
-`scaled_dot_product_attention` once a group, or `attention_with_dropout` when probabilities are dropped by a `DropoutSeed`. Fused
-kernels do not return probabilities, so a `ForwardTrace` computes scores anew for the documents that were asked for, and only
-for them.
+`scaled_dot_product_attention` once a group, or `attention_with_dropout` when a `DropoutSeed` draws the dropout masks.
+Fused kernels do not return probabilities, so a `ForwardTrace` computes the scores again for the requested documents only.
+For distillation, a `LayerRecorder` keeps queries, keys and values instead of scores: they grow with the tokens of a
+document and not with their square, and scores are one product away.
 
-What distillation looks at inside a model: hidden states, and queries, keys and values, of all tokens of a batch.
-
-A `LayerRecorder` goes into a forward pass as a `ForwardTrace`, whose hidden states it keeps too. Queries and keys are kept instead of
-attention scores: they grow with the tokens of a document and not with their square, and scores are one product away.
-
-Positions without weights: sinusoids (Vaswani et al. 2017) and rotations (Su et al. 2021).
-
-Both are computed from the positions of the batch at hand, so that no table has to be stored or sized in advance.
+Sinusoids (Vaswani et al. 2017) and rotations (Su et al. 2021) are computed from the positions of the batch at hand, so
+that no table has to be stored or sized in advance.
 """
 
 from __future__ import annotations
@@ -33,7 +28,8 @@ from alembert.nn.dropout import BLOCKS, DropoutSeed
 from alembert.nn.dropped_attention import attention_with_dropout, query_attention_with_dropout
 from alembert.nn.kv_cache import KVCache, Prefill
 
-# N tokens, D width, H heads, K head size
+# N tokens, P of them that are selected, B documents of a group, T tokens of a document, W of them that have queries,
+# D width, H heads, K head size
 
 
 def sinusoids(positions_N: Tensor, width: int) -> Tensor:
@@ -52,9 +48,9 @@ class RotaryEmbedding:
 
     def at(self, tokens_P: Tensor) -> RotaryEmbedding:
         """Return the rotation of some of the tokens."""
-        found = copy(self)
-        found.cos_N1K, found.sin_N1K = self.cos_N1K[tokens_P], self.sin_N1K[tokens_P]
-        return found
+        rotation = copy(self)
+        rotation.cos_N1K, rotation.sin_N1K = self.cos_N1K[tokens_P], self.sin_N1K[tokens_P]
+        return rotation
 
     def __call__(self, states_NHK: Tensor) -> Tensor:
         left, right = states_NHK.chunk(2, dim=-1)
@@ -65,10 +61,6 @@ class RotaryEmbedding:
 def _angles(positions_N: Tensor, width: int) -> Tensor:
     steps = torch.arange(0, width, 2, device=positions_N.device, dtype=torch.float32)
     return positions_N[:, None] * 10_000.0 ** (-steps / width)
-
-
-# N tokens, P of them that are wanted, B documents of a group, T tokens of a document, W of them that look, D width,
-# H heads, K head size
 
 
 @dataclass(frozen=True)
@@ -124,9 +116,9 @@ class AttentionPlan:
         """Return the plan for a layer."""
         return replace(self.with_seed_path(BLOCKS).with_seed_path(layer), layer=layer)
 
-    def with_seed_path(self, place: int) -> AttentionPlan:
-        """Return the plan for a place inside the model, whose dropout masks are its own."""
-        return self if self.dropout_seed is None else replace(self, dropout_seed=self.dropout_seed.derive(place))
+    def with_seed_path(self, part: int) -> AttentionPlan:
+        """Return the plan for a numbered part of the model, which has dropout masks of its own."""
+        return self if self.dropout_seed is None else replace(self, dropout_seed=self.dropout_seed.derive(part))
 
 
 def _plan_group(group: DocumentGroup, batch: Batch, attention: str) -> GroupAttentionPlan:
@@ -161,29 +153,29 @@ class QuerySubset:
     """Where they are in the rectangle (B x W)."""
 
     @classmethod
-    def select(cls, plan: GroupAttentionPlan, wanted_P: Tensor) -> QuerySubset:
+    def select(cls, plan: GroupAttentionPlan, selected_P: Tensor) -> QuerySubset:
         """Find the tokens of a group among all that look, which are in ascending order."""
         group = plan.group
-        own_P = wanted_P[(wanted_P >= group.start) & (wanted_P < group.stop)] - group.start
+        own_P = selected_P[(selected_P >= group.start) & (selected_P < group.stop)] - group.start
         document_P, at_P = own_P // group.length, own_P % group.length
         count_B = torch.bincount(document_P, minlength=group.rows)
         before_B = count_B.cumsum(0) - count_B
-        place_P = torch.arange(len(own_P), device=own_P.device) - before_B[document_P]
+        rank_P = torch.arange(len(own_P), device=own_P.device) - before_B[document_P]
         wide = int(count_B.max())
-        return cls(plan, wide, at_P, document_P * wide + place_P)
+        return cls(plan, wide, at_P, document_P * wide + rank_P)
 
     @property
     def count(self) -> int:
         return len(self.at_P)
 
     def pad_queries(self, q_PHK: Tensor) -> Tensor:
-        """Give their queries (B, H, W, K); where a document has fewer, zeros look and nobody hears of it."""
+        """Return the queries as (B, H, W, K), padded with zeros whose outputs are never read."""
         cells = q_PHK.new_zeros(self.plan.group.rows * self.max_queries, *q_PHK.shape[1:])
         filled = cells.index_copy(0, self.cells_P, q_PHK)
         return filled.view(-1, self.max_queries, *q_PHK.shape[1:]).transpose(1, 2)
 
     def gather_outputs(self, mixed_BHWK: Tensor) -> Tensor:
-        """Take what they have seen, (P, H x K)."""
+        """Return the outputs of the real queries, (P, H x K)."""
         return mixed_BHWK.transpose(1, 2).flatten(2).flatten(0, 1).index_select(0, self.cells_P)
 
     def attention_mask(self, device: torch.device) -> Tensor | None:
@@ -213,7 +205,7 @@ class ForwardTrace:
         return self.scores[layer][document].softmax(-1)
 
     def record_layer(self, qkv_N3HK: Tensor, plan: AttentionPlan) -> None:
-        """Take what one layer attends with."""
+        """Record what one layer attends with."""
         if self.documents:
             self.record_attention_scores((group, q, k) for group, (q, k, _) in _rectangles(qkv_N3HK, plan))
 
@@ -249,10 +241,10 @@ class Attention(nn.Module):
         self.qkv = nn.Linear(config.hidden_size, 3 * config.hidden_size)
         self.out = nn.Linear(config.hidden_size, config.hidden_size)
 
-    def forward(self, states_ND: Tensor, plan: AttentionPlan, wanted_P: Tensor | None = None) -> Tensor:
-        """Give what the wanted tokens (none: all) see when they attend to all."""
-        if wanted_P is not None and plan.kv_cache is None and should_subset_queries(len(wanted_P), len(states_ND)):
-            return self.out(self._attend_subset(wanted_P, states_ND, plan))
+    def forward(self, states_ND: Tensor, plan: AttentionPlan, selected_P: Tensor | None = None) -> Tensor:
+        """Let the selected tokens (none: all) attend to all tokens of their documents."""
+        if selected_P is not None and plan.kv_cache is None and should_subset_queries(len(selected_P), len(states_ND)):
+            return self.out(self._attend_subset(selected_P, states_ND, plan))
         qkv_N3HK = self.qkv(states_ND).view(len(states_ND), 3, self.heads, -1)
         if plan.rotation is not None:
             q_and_k, v_N1HK = qkv_N3HK.split((2, 1), dim=1)
@@ -261,22 +253,24 @@ class Attention(nn.Module):
         if plan.trace is not None:
             plan.trace.record_layer(qkv_N3HK, plan)
         if isinstance(plan.kv_cache, Prefill):
-            plan.kv_cache.store(plan.layer, ((each.group, k, v) for each, (_, k, v) in _rectangles(qkv_N3HK, plan)))
-        return self.out(select_tokens(self._mix(qkv_N3HK, plan), wanted_P))
+            plan.kv_cache.store(
+                plan.layer, ((plan_of_group.group, k, v) for plan_of_group, (_, k, v) in _rectangles(qkv_N3HK, plan))
+            )
+        return self.out(select_tokens(self._mix(qkv_N3HK, plan), selected_P))
 
-    def _attend_subset(self, wanted_P: Tensor, states_ND: Tensor, plan: AttentionPlan) -> Tensor:
-        """Let the wanted tokens alone attend: only they need queries, and the others no scores of their own."""
+    def _attend_subset(self, selected_P: Tensor, states_ND: Tensor, plan: AttentionPlan) -> Tensor:
+        """Let the selected tokens alone attend: only they need queries and scores."""
         width = states_ND.shape[1]
         size = width // self.heads
         query, key_value = torch.split(self.qkv.weight, [width, 2 * width])
         query_bias, key_value_bias = torch.split(self.qkv.bias, [width, 2 * width])
-        q_PHK = linear(select_tokens(states_ND, wanted_P), query, query_bias).view(-1, self.heads, size)
+        q_PHK = linear(select_tokens(states_ND, selected_P), query, query_bias).view(-1, self.heads, size)
         kv_N2HK = linear(states_ND, key_value, key_value_bias).view(-1, 2, self.heads, size)
         if plan.rotation is not None:
             k_NHK, v_NHK = kv_N2HK.unbind(1)
-            q_PHK, k_NHK = plan.rotation.at(wanted_P)(q_PHK), plan.rotation(k_NHK)
+            q_PHK, k_NHK = plan.rotation.at(selected_P)(q_PHK), plan.rotation(k_NHK)
             kv_N2HK = torch.stack((k_NHK, v_NHK), 1)
-        looks = [QuerySubset.select(group, wanted_P) for group in plan.groups]
+        looks = [QuerySubset.select(group, selected_P) for group in plan.groups]
         queries = torch.split(q_PHK, [look.count for look in looks])
         parts = zip(looks, queries, _rectangles(kv_N2HK, plan), strict=True)
         mixed = [
@@ -317,23 +311,20 @@ class Attention(nn.Module):
         return mixed_BHTK.transpose(1, 2).flatten(2).flatten(0, 1)
 
 
-def select_tokens(states_ND: Tensor, wanted_P: Tensor | None) -> Tensor:
-    """Return the states of the wanted tokens; none: of all."""
+def select_tokens(states_ND: Tensor, selected_P: Tensor | None) -> Tensor:
+    """Return the states of the selected tokens; none: of all."""
     # Brackets would do the same, and take about twice as long.
-    return states_ND if wanted_P is None else states_ND.index_select(0, wanted_P)
+    return states_ND if selected_P is None else states_ND.index_select(0, selected_P)
 
 
 def _rectangles(qkv_N3HK: Tensor, plan: AttentionPlan) -> Iterator[tuple[GroupAttentionPlan, tuple[Tensor, ...]]]:
-    """Yield the queries, keys and values (B, H, T, K) of each group, or those of them that are given."""
+    """Yield the queries, keys and values (B, H, T, K) of each group, or those of them that the tensor holds."""
     # Split and not sliced: each slice would make a gradient of the whole batch.
     sizes = [group.group.stop - group.group.start for group in plan.groups]
     for plan_of_group, tokens in zip(plan.groups, torch.split(qkv_N3HK, sizes), strict=True):
         group = plan_of_group.group
         qkv_BT3HK = tokens.view(group.rows, group.length, *tokens.shape[1:])
         yield plan_of_group, qkv_BT3HK.permute(2, 0, 3, 1, 4).unbind(0)
-
-
-# N tokens, H heads, K head size
 
 
 @dataclass

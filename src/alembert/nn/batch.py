@@ -126,7 +126,7 @@ class Batch:
 
     @classmethod
     def single_tokens(cls, ids_B: Tensor, positions_B: Tensor, segment: int = 0) -> Batch:
-        """Take one token a document, which stands at a position of its own: how documents grow from a `Memory`."""
+        """Take one token a document, at a position of its own: how documents grow from a `KVCache`."""
         count = len(ids_B)
         return cls(
             ids_N=_whole_numbers(ids_B),

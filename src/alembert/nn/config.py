@@ -1,10 +1,7 @@
-"""The shape of an encoder: one frozen dataclass whose keys are those of a BERT `config.json`, and the usual presets.
+"""The shape of an encoder with the keys of a BERT `config.json`, usual presets, and its cost.
 
-No torch here: a configuration is checked before anything heavy is loaded or allocated.
-
-How many multiplications an encoder takes, to compare models apart from any machine.
-
-Matrix products alone are counted: they are nearly all the work.
+No torch here: a configuration is checked before anything heavy is loaded or allocated. The cost is counted in
+multiplications, to compare models apart from any machine; matrix products alone count, since they are nearly all the work.
 """
 
 from __future__ import annotations
@@ -159,7 +156,7 @@ class EncoderConfig:
 
 
 def is_number(value: object) -> bool:
-    """Tell a number from everything else, True and False included."""
+    """Whether a value is a number; True and False are none."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -208,14 +205,14 @@ def count_multiplications_per_token(config: EncoderConfig, tokens: int = 128) ->
     return count_multiplications(config, [tokens]) // tokens
 
 
-def count_multiplications(config: EncoderConfig, lengths: Sequence[int], wanted: int | None = None) -> int:
-    """Count those of documents of these lengths; `wanted`: how many tokens leave the last block (none: all).
+def count_multiplications(config: EncoderConfig, lengths: Sequence[int], selected: int | None = None) -> int:
+    """Count those of documents of these lengths; `selected`: how many tokens leave the last block (none: all).
 
-    If these alone look at the others there, they are taken to be spread evenly over all tokens.
+    If these alone attend there, they are assumed to be spread evenly over all tokens.
     """
     width, tokens, layers = config.hidden_size, sum(lengths), len(config.layer_order)
     widen = 0 if config.embedding_size is None else tokens * config.embedding_size * width
-    leaving = tokens if wanted is None else wanted
+    leaving = tokens if selected is None else selected
     looking = leaving if should_subset_queries(leaving, tokens) else tokens
     # Keys and values are two squares, and so is the query of each token that looks; scores and mixing: every token that
     # looks with every token of its document, twice.
@@ -227,6 +224,6 @@ def count_multiplications(config: EncoderConfig, lengths: Sequence[int], wanted:
     return widen + layers * seen + (layers - 1) * look + look * looking // max(tokens, 1) + finished * after
 
 
-def should_subset_queries(wanted: int, tokens: int) -> bool:
-    """Whether so few tokens are wanted of the last block that it pays to let these alone look at the others."""
-    return 2 * wanted <= tokens
+def should_subset_queries(selected: int, tokens: int) -> bool:
+    """Whether so few tokens leave the last block that it pays to compute their queries alone."""
+    return 2 * selected <= tokens

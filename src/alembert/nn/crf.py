@@ -1,12 +1,12 @@
 """A linear-chain conditional random field (Lafferty et al. 2001): how likely a path of labels is as a whole.
 
 In: emissions of all rows one after the other (P, C), and how many of them each row has. Out: one number a row, or how
-likely each label is at each place. Rows are laid side by side, the longest first, and the recursion goes over time with
-the rows that still last, so that no padding is computed. Moves that the labelling scheme forbids are given by the caller at each call: they are constants
-and have no gradient, whatever the weights say. The emissions' own mathematics and the decoding live elsewhere.
+likely each label is at each position. Rows are laid side by side, the longest first, and the recursion goes over time
+with the rows that still last, so that no padding is computed. The caller passes the transitions that the labelling
+scheme forbids with each call: they are constants without a gradient, whatever the weights say.
 """
 
-# P places of all rows, R rows, C labels
+# P positions of all rows, R rows, C labels
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -91,7 +91,7 @@ class Crf(nn.Module):
         legal: TransitionConstraints | None = None,
         temperature: float = 1.0,
     ) -> Tensor:
-        """Return the logarithm of the probability of each label at each place, over all paths of its row.
+        """Return the logarithm of the probability of each label at each position, over all paths of its row.
 
         The temperature divides the scores of whole paths: emissions and moves alike.
         """
@@ -143,27 +143,27 @@ def _forward_scores(
     *,
     backwards: bool = False,
 ) -> Tensor:
-    """Sum over the paths that come to each label of each place, without its own emission; there is a place at least."""
+    """Sum over the paths that lead to each label of each position, without its own emission, for one position at least."""
     order_P, lasting = _time_order(lengths, backwards=backwards)
     order_P = order_P.to(emissions_PC.device)
     reached_RC = start_C.expand(lasting[0], -1)
-    found = [reached_RC]
+    scores = [reached_RC]
     for emissions_RC, count in zip(torch.split(emissions_PC[order_P], lasting), lasting[1:], strict=False):
         paths_RC = (reached_RC + emissions_RC)[:count]
         reached_RC = (paths_RC[:, :, None] + moves_CC).logsumexp(1)
-        found.append(reached_RC)
-    return torch.cat(found)[order_P.argsort()]
+        scores.append(reached_RC)
+    return torch.cat(scores)[order_P.argsort()]
 
 
 def _time_order(lengths: Sequence[int], *, backwards: bool) -> tuple[Tensor, list[int]]:
-    """Order the places by time, the longest row first; say also how many rows last at each time."""
+    """Order the positions by time, the longest row first, and count the rows that last at each time."""
     rows = [row for row in torch.split(torch.arange(sum(lengths)), list(lengths)) if len(row)]
     packed = pack_sequence([row.flip(0) if backwards else row for row in rows], enforce_sorted=False)
     return packed.data, packed.batch_sizes.tolist()
 
 
 def _at_least_float32(values: Tensor) -> Tensor:
-    """Sums over hundreds of places need more than the 8 or 11 bits of the short types."""
+    """Sums over hundreds of positions need more than the 8 or 11 bits of the short types."""
     return values if values.dtype == torch.float64 else values.float()
 
 

@@ -1,8 +1,8 @@
-"""Dropout whose masks can be looked up: the same seed and the same place in the model give the same mask.
+"""Dropout with reproducible masks: one seed and one part of the model always give the same mask.
 
 torch draws dropout masks from one generator of the process. Then the result depends on which thread comes first, a
 continued run needs the generator's state, and drawing is slow (8 to 12 ns an element on a CPU). A `DropoutSeed` has no state:
-each place in the model makes its own generator (SFC64, seeded by `SeedSequence` as numpy advises for independent
+each part of the model makes its own generator (SFC64, seeded by `SeedSequence` as numpy advises for independent
 streams) and cuts its words into 16-bit numbers, about 1 ns an element with the multiplication. The price: a rate is
 rounded to a multiple of 1/65,536. Kept elements are scaled by the rounded rate, so expectations are exact.
 """
@@ -20,7 +20,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 EMBEDDINGS, BLOCKS, HEADS = range(3)
-"""Places of a model; layers and heads are numbered inside theirs."""
+"""Parts of a model; layers and heads are numbered inside theirs."""
 _LEVELS: Final = 1 << 16
 _WORDS: Final = 1 << 64
 
@@ -34,9 +34,9 @@ class DropoutSeed:
     path: tuple[int, ...] = ()
     """Where in the model: part, layer, and so on inwards."""
 
-    def derive(self, *place: int) -> DropoutSeed:
-        """Return the noise of a place inside this one; different places are independent."""
-        return DropoutSeed(self.seed, (*self.path, *place))
+    def derive(self, *part: int) -> DropoutSeed:
+        """Return the seed of a part inside this one; different parts are independent."""
+        return DropoutSeed(self.seed, (*self.path, *part))
 
     def draw_keep_mask(self, rate: float, count: int, device: torch.device) -> Tensor:
         """Draw `count` times: False with probability `rounded(rate)`, else True."""
@@ -113,5 +113,5 @@ def apply_mask(values: Tensor, keep: Tensor) -> Tensor:
 
 
 def _to_numpy(values: Tensor) -> npt.NDArray[Any]:
-    """Give floats to numpy, those of 16 bits as integers: times one they stay, times zero they are zero."""
+    """View floats in numpy, those of 16 bits as integers: times one they stay, times zero they are zero."""
     return (values.view(torch.int16) if values.element_size() == 2 else values).numpy()

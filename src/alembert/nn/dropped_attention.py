@@ -1,4 +1,4 @@
-"""Attention with dropout on its probabilities, written out, because fused kernels on a CPU have no fast path for it.
+"""Attention with dropout on its probabilities, since fused CPU kernels have no fast path for it.
 
 One autograd function for all groups of a batch: the probabilities of the forward pass are kept, dropped ones are made
 again from the mask, and the gradient of queries, keys and values is written into one tensor. Left to autograd, each
@@ -52,7 +52,7 @@ def query_attention_with_dropout(
     rows, heads, wide, _ = q_BHWK.shape
     shape = (rows * heads, wide, kv[0].shape[2])
     keep = noise.draw_keep_mask(rate, math.prod(shape), q_BHWK.device).view(shape)
-    matrices = [each.flatten(0, 1).contiguous() for each in (q_BHWK, *kv)]
+    matrices = [tensor.flatten(0, 1).contiguous() for tensor in (q_BHWK, *kv)]
     how = (allowed, keep, 1 / (1 - effective_rate(rate)), rows)
     mixed_RWK: Tensor = _DroppedMatrices.apply(*matrices, how)  # type: ignore[no-untyped-call]
     return mixed_RWK.view(q_BHWK.shape)
@@ -94,17 +94,17 @@ class _DroppedAttention(torch.autograd.Function):
         d_qkv_N3HK = d_mixed_ND.new_empty(ctx.shape)
         d_mixed_N1HK = d_mixed_ND.reshape(-1, 1, *ctx.shape[2:])
         saved = iter(ctx.saved_tensors)
-        for group, *kept in zip(ctx.groups, *[saved] * 5, strict=True):
+        for group, *tensors in zip(ctx.groups, *[saved] * 5, strict=True):
             (d_mixed,) = _by_head(d_mixed_N1HK, group)
-            for place, part in enumerate(_gradients(d_mixed, kept, ctx.scale, group.rows)):
-                _scatter_group(d_qkv_N3HK[:, place], group, part)
+            for index, gradient in enumerate(_gradients(d_mixed, tensors, ctx.scale, group.rows)):
+                _scatter_group(d_qkv_N3HK[:, index], group, gradient)
         return d_qkv_N3HK, None, None
 
 
 def _attend(
     qkv: Sequence[Tensor], allowed: Tensor | None, keep_RWT: Tensor, scale: float, rows: int
 ) -> tuple[Tensor, Tensor]:
-    """Give what the queries of a group's documents have seen, and the probabilities before some are dropped."""
+    """Return the outputs of a group's queries, and the probabilities before dropout."""
     q, k, v = qkv
     mixed_RWK, p_RWT = torch.empty_like(q), q.new_empty(keep_RWT.shape)
     for piece, documents in _pieces(keep_RWT, rows):
@@ -113,17 +113,18 @@ def _attend(
     return mixed_RWK, p_RWT
 
 
-def _gradients(d_mixed: Tensor, kept: Sequence[Tensor], scale: float, rows: int) -> list[Tensor]:
-    """Give the gradients of queries, keys and values of a group's documents."""
-    found = [torch.empty_like(each) for each in kept[:3]]
-    for piece, _ in _pieces(kept[-1], rows):
-        _backward(d_mixed[piece], [each[piece] for each in kept], [each[piece] for each in found], scale)
-    return found
+def _gradients(d_mixed: Tensor, saved: Sequence[Tensor], scale: float, rows: int) -> list[Tensor]:
+    """Return the gradients of queries, keys and values of a group's documents."""
+    gradients = [torch.empty_like(tensor) for tensor in saved[:3]]
+    for piece, _ in _pieces(saved[-1], rows):
+        parts = ([tensor[piece] for tensor in tensors] for tensors in (saved, gradients))
+        _backward(d_mixed[piece], *parts, scale)
+    return gradients
 
 
-def _backward(d_mixed: Tensor, kept: Sequence[Tensor], d_parts: Sequence[Tensor], scale: float) -> None:
+def _backward(d_mixed: Tensor, saved: Sequence[Tensor], d_parts: Sequence[Tensor], scale: float) -> None:
     """Write the gradients of a piece's queries, keys and values into `d_parts`."""
-    q, k, v, p_RTT, keep_RTT = kept
+    q, k, v, p_RTT, keep_RTT = saved
     d_q, d_k, d_v = d_parts
     _product(apply_mask(p_RTT, keep_RTT).mT, d_mixed, scale, out=d_v)
     d_p_RTT = apply_mask(_product(d_mixed, v.mT, scale), keep_RTT)

@@ -1,13 +1,10 @@
-"""The one encoder: embeddings, then blocks in a row.
+"""The one encoder: embeddings, then blocks in a row, then pooling to one vector for a document.
 
 BERT, ALBERT and their relatives are settings of it (`EncoderConfig`): shared layers are an order in which the stored
 blocks are applied, factorised embeddings one more matrix. It knows no files, no text and no cluster.
 
-How the states of tokens become one vector for a document.
-
-`first` is BERT's: the first token, [CLS], through a trained pooler. `mean` takes all tokens of the last layer, `layers`
-all tokens of all layers (without the embeddings); they need no pooler, which many checkpoints do not have.
-
+Of the poolings, `first` is BERT's: the first token, [CLS], through a trained pooler. `mean` takes all tokens of the last
+layer, `layers` all tokens of all layers (without the embeddings); neither needs a pooler, which many checkpoints lack.
 Vectors that are compared with each other are the `mean`, or the last state of the first token: as it is (`cls`), through
 a linear layer and tanh (`cls_layer`), or through such a layer in training and as it is afterwards (`cls_train_layer`),
 as SimCSE (Gao et al. 2021) does without supervision.
@@ -38,13 +35,12 @@ from alembert.nn.config import EncoderConfig
 from alembert.nn.dropout import EMBEDDINGS, Dropout, DropoutSeed
 from alembert.nn.kv_cache import KVCache, Prefill
 
-# N tokens, B documents, T tokens of a document, D width
-
+# N tokens, P of them that are selected, B documents, T tokens of a document, D width, E embedding width
 
 POOLINGS: Final = ("first", "mean", "layers")
-EMBEDDINGS_LAYER: Final = ("cls", "cls_layer", "cls_train_layer", "mean")
+EMBEDDING_POOLINGS: Final = ("cls", "cls_layer", "cls_train_layer", "mean")
 POOLINGS_WITH_LAYER: Final = ("cls_layer", "cls_train_layer")
-"""Those of `EMBEDDINGS_LAYER` that have a layer of their own."""
+"""Those of `EMBEDDING_POOLINGS` that have a layer of their own."""
 
 
 class LayerMean:
@@ -78,9 +74,6 @@ def _means(states_ND: Tensor, group: DocumentGroup) -> Tensor:
         return states_BTD.mean(1)
     real_BT1 = group.mask_BT[:, :, None]
     return states_BTD.masked_fill(~real_BT1, 0).sum(1) / real_BT1.sum(1)
-
-
-# N tokens, P of them that are wanted, D width, E embedding width
 
 
 ACTIVATION_FUNCTIONS: Final[dict[str, Callable[[Tensor], Tensor]]] = {
@@ -134,18 +127,18 @@ class Block(nn.Module):
         self.activation = ACTIVATION_FUNCTIONS[config.hidden_act]
         self.pre_norm = config.layer_norm_position == "pre"
 
-    def forward(self, states_ND: Tensor, plan: AttentionPlan, wanted_P: Tensor | None = None) -> Tensor:
-        """Return the states of the wanted tokens (none: all), which have seen every token."""
-        states_PD = select_tokens(states_ND, wanted_P)
+    def forward(self, states_ND: Tensor, plan: AttentionPlan, selected_P: Tensor | None = None) -> Tensor:
+        """Return the states of the selected tokens (none: all), which have attended to every token."""
+        states_PD = select_tokens(states_ND, selected_P)
         if self.pre_norm:
-            states_PD = states_PD + self._attend(self.attention_norm(states_ND), plan, wanted_P)
+            states_PD = states_PD + self._attend(self.attention_norm(states_ND), plan, selected_P)
             return states_PD + self._feed_forward(self.output_norm(states_PD), plan)
-        states_PD = self.attention_norm(states_PD + self._attend(states_ND, plan, wanted_P))
+        states_PD = self.attention_norm(states_PD + self._attend(states_ND, plan, selected_P))
         return self.output_norm(states_PD + self._feed_forward(states_PD, plan))
 
-    def _attend(self, states_ND: Tensor, plan: AttentionPlan, wanted_P: Tensor | None) -> Tensor:
+    def _attend(self, states_ND: Tensor, plan: AttentionPlan, selected_P: Tensor | None) -> Tensor:
         return self.dropout(
-            self.attention(states_ND, plan.with_seed_path(0), wanted_P), plan.with_seed_path(1).dropout_seed
+            self.attention(states_ND, plan.with_seed_path(0), selected_P), plan.with_seed_path(1).dropout_seed
         )
 
     def _feed_forward(self, states_PD: Tensor, plan: AttentionPlan) -> Tensor:
@@ -175,15 +168,15 @@ class Encoder(nn.Module):
         noise: DropoutSeed | None = None,
         added_ND: Tensor | None = None,
         layers: LayerMean | None = None,
-        wanted_P: Tensor | None = None,
+        selected_P: Tensor | None = None,
         memory: KVCache | Prefill | None = None,
     ) -> Tensor:
         """Return the last hidden states (N, D); a `trace` records what happens on the way, `layers` adds it up.
 
         In training, dropout masks come from `noise`, or without it from torch's global generator. `added_ND`, which is
-        as wide as the token embedding, is added to the embedded tokens: what adversarial training changes. `wanted_P`
-        asks for some tokens alone: every token is attended to, but only these leave the last block (P, D). A `Prefill`
-        keeps the keys and values of the batch in a `KVCache`, which goes in with batches of new tokens (`Memory.next`).
+        as wide as the token embedding, is added to the embedded tokens: what adversarial training changes. `selected_P`
+        names the tokens that leave the last block (P, D); every token is attended to. A `Prefill` keeps the keys and
+        values of the batch in a `KVCache`, which goes in with batches of new tokens (`KVCache.next_batch`).
         """
         self._check(batch)
         states_ND = self.embeddings(batch, None if noise is None else noise.derive(EMBEDDINGS), added_ND)
@@ -194,7 +187,7 @@ class Encoder(nn.Module):
             trace=trace,
             noise=noise,
             layers=layers,
-            wanted_P=wanted_P,
+            selected_P=selected_P,
             memory=memory,
         )
 
@@ -207,12 +200,12 @@ class Encoder(nn.Module):
         trace: ForwardTrace | None = None,
         noise: DropoutSeed | None = None,
         layers: LayerMean | None = None,
-        wanted_P: Tensor | None = None,
+        selected_P: Tensor | None = None,
         memory: KVCache | Prefill | None = None,
     ) -> Tensor:
         """Apply the blocks to embedded tokens."""
-        if wanted_P is not None and (trace is not None or layers is not None):
-            raise ValueError("A trace and the mean of layers are about all tokens; `wanted_P` leaves some out.")
+        if selected_P is not None and (trace is not None or layers is not None):
+            raise ValueError("A trace and the mean of layers are about all tokens; `selected_P` leaves some out.")
         if trace is not None and self.recompute and self.training:
             raise BadSetting("A trace would record everything twice while activations are recomputed. Switch one off.")
         rotation = self._rotation(batch)
@@ -220,7 +213,7 @@ class Encoder(nn.Module):
         if trace is not None:
             trace.hidden.append(states_ND)
         for layer, index in enumerate(self.order):
-            leaving_P = wanted_P if layer == len(self.order) - 1 else None
+            leaving_P = selected_P if layer == len(self.order) - 1 else None
             states_ND = self._step(self.blocks[index], states_ND, plan.for_layer(layer), leaving_P)
             if trace is not None:
                 trace.hidden.append(states_ND)
@@ -229,15 +222,15 @@ class Encoder(nn.Module):
         return self._finish(states_ND)
 
     def _finish(self, states_ND: Tensor) -> Tensor:
-        """Give a layer's states as they would be if it were the last."""
+        """Return a layer's states as they would be if it were the last."""
         return states_ND if self.final_norm is None else self.final_norm(states_ND)
 
-    def _step(self, block: nn.Module, states_ND: Tensor, plan: AttentionPlan, wanted_P: Tensor | None) -> Tensor:
+    def _step(self, block: nn.Module, states_ND: Tensor, plan: AttentionPlan, selected_P: Tensor | None) -> Tensor:
         if self.recompute and self.training:
             return checkpoint(
-                block, states_ND, plan, wanted_P, use_reentrant=False, preserve_rng_state=plan.dropout_seed is None
+                block, states_ND, plan, selected_P, use_reentrant=False, preserve_rng_state=plan.dropout_seed is None
             )
-        return block(states_ND, plan, wanted_P)
+        return block(states_ND, plan, selected_P)
 
     def _rotation(self, batch: Batch) -> RotaryEmbedding | None:
         if self.config.position_embedding_type != "rotary":

@@ -22,7 +22,7 @@ from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig, is_number
 from alembert.nn.crf import Crf
 from alembert.nn.dropout import Dropout, DropoutSeed
-from alembert.nn.encoder import ACTIVATION_FUNCTIONS, EMBEDDINGS_LAYER, POOLINGS, POOLINGS_WITH_LAYER, mean_pool
+from alembert.nn.encoder import ACTIVATION_FUNCTIONS, EMBEDDING_POOLINGS, POOLINGS, POOLINGS_WITH_LAYER, mean_pool
 from alembert.nn.projection import project_to_vocabulary
 
 RESERVED_HEAD_NAMES: Final = ("hidden", "pooled")
@@ -40,8 +40,8 @@ class HeadSpec:
     dropout: float = 0.1
     """Dropout before the last layer of classifying heads."""
     pooling: str = "first"
-    """What `classify` reads: the pooled `first` token, the `mean` of all, or the mean of all in all `layers`; or which of
-    `pooling.EMBEDDINGS` the vector of `embed` is, which has to be named."""
+    """What `classify` reads: the pooled `first` token, the `mean` of all, or the mean of all in all `layers`; for `embed`
+    one of `EMBEDDING_POOLINGS`, which has to be named."""
     answers: str = "single"
     """What the outputs of `classify` say: which `single` label is right, for each whether it is one of several (`multi`), or
     a `number`. The head computes the same; those who read it have to know."""
@@ -66,12 +66,12 @@ class HeadSpec:
             )
 
     def _check_pooling(self) -> None:
-        known = HEAD_KINDS[self.kind].poolings
-        if len(known) == 1 and self.pooling not in known:
+        poolings = HEAD_KINDS[self.kind].poolings
+        if len(poolings) == 1 and self.pooling not in poolings:
             raise BadSetting(f"A head of kind `{self.kind}` has no pooling to choose. Leave it out.")
-        if self.pooling not in known:
+        if self.pooling not in poolings:
             raise BadSetting(
-                f"The pooling of a head of kind `{self.kind}` is {self.pooling!r}; expected one of {', '.join(known)}."
+                f"The pooling of a head of kind `{self.kind}` is {self.pooling!r}; expected one of {', '.join(poolings)}."
             )
 
     def _check_outputs(self) -> None:
@@ -101,12 +101,12 @@ class HeadSpec:
     def needs_pooler(self) -> bool:
         return HEAD_KINDS[self.kind].pooled and self.pooling == "first"
 
-    def positions_read(self, batch: Batch, predicted_P: Tensor | None, places_P: Tensor | None) -> Tensor | None:
+    def positions_read(self, batch: Batch, predicted_P: Tensor | None, positions_P: Tensor | None) -> Tensor | None:
         """Return the tokens whose last states the head reads, if it is asked at these; none: all."""
         if self.kind == "masked_lm":
-            return places_P if predicted_P is None else predicted_P
+            return positions_P if predicted_P is None else predicted_P
         if self.per_token:
-            return places_P
+            return positions_P
         return batch.starts_B if self.needs_pooler or self.pooling.startswith("cls") else None
 
 
@@ -115,26 +115,26 @@ def find_required_tokens(
     batch: Batch,
     *,
     predicted_P: Tensor | None = None,
-    places_P: Tensor | None = None,
+    positions_P: Tensor | None = None,
 ) -> Tensor | None:
     """Return the tokens whose last states any of the heads reads, each once and in ascending order; none: all."""
-    read = [spec.positions_read(batch, predicted_P, places_P) for spec in specs]
-    known = [tokens_P for tokens_P in read if tokens_P is not None]
-    return torch.unique(torch.cat(known)) if known and len(known) == len(read) else None
+    read = [spec.positions_read(batch, predicted_P, positions_P) for spec in specs]
+    selections = [tokens_P for tokens_P in read if tokens_P is not None]
+    return torch.unique(torch.cat(selections)) if selections and len(selections) == len(read) else None
 
 
 @dataclass(frozen=True)
 class LastHiddenStates:
-    """What the encoder gives: the last states of all tokens, or of `tokens_P` alone, in ascending order."""
+    """The encoder's output: the last states of all tokens, or of `tokens_P` alone, in ascending order."""
 
     states_PD: Tensor
     tokens_P: Tensor | None = None
 
-    def at(self, places_P: Tensor | None) -> Tensor:
-        """Return the states at these places of the batch, in their order; none: all."""
-        if places_P is None or self.tokens_P is None:
-            return select_tokens(self.states_PD, places_P)
-        return select_tokens(self.states_PD, torch.searchsorted(self.tokens_P, places_P))
+    def at(self, positions_P: Tensor | None) -> Tensor:
+        """Return the states at these positions of the batch, in their order; none: all."""
+        if positions_P is None or self.tokens_P is None:
+            return select_tokens(self.states_PD, positions_P)
+        return select_tokens(self.states_PD, torch.searchsorted(self.tokens_P, positions_P))
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class HeadInputs:
     last: LastHiddenStates
     pooled_BD: Tensor | None
     token_embedding_VE: Tensor
-    places_P: Tensor | None = None
+    positions_P: Tensor | None = None
     """Tokens of the flat row at which the head is asked; none: everywhere."""
     noise: DropoutSeed | None = None
     """Where the head's dropout mask comes from; none: torch's global generator."""
@@ -154,7 +154,7 @@ class HeadInputs:
 
     def token_states(self) -> Tensor:
         """Return the states (P, D) of the tokens at which the head is asked."""
-        return self.last.at(self.places_P)
+        return self.last.at(self.positions_P)
 
     def document_states(self, pooling: str) -> Tensor:
         """Return one vector a document (B, D)."""
@@ -248,7 +248,7 @@ class SpanPointer(nn.Module):
 
     def forward(self, states: HeadInputs) -> Tensor:
         vectors_PC = self.linear(self.dropout(states.token_states(), states.noise))
-        return pointer.rotate_queries_and_keys(vectors_PC, select_tokens(states.batch.positions_N, states.places_P))
+        return pointer.rotate_queries_and_keys(vectors_PC, select_tokens(states.batch.positions_N, states.positions_P))
 
 
 class EmbeddingHead(nn.Module):
@@ -293,7 +293,7 @@ HEAD_KINDS: Final[dict[str, _HeadKind]] = {
     "relation": _HeadKind(MarkerPairClassifier, pooled=False),
     "span": _HeadKind(TokenClassifier, pooled=False, outputs=2),
     "boundary": _HeadKind(TokenClassifier, pooled=False, outputs=2),
-    "embed": _HeadKind(EmbeddingHead, pooled=False, outputs=0, poolings=EMBEDDINGS_LAYER),
+    "embed": _HeadKind(EmbeddingHead, pooled=False, outputs=0, poolings=EMBEDDING_POOLINGS),
 }
 """next_sentence: 0 is next, 1 is random. choice: one score a document. span: start and end logits a token.
 boundary: logits for the first and for the last token of an entity. pointer: vectors whose pairs score spans.

@@ -1,7 +1,7 @@
-"""What rows that are being written have read: keys and values of each layer, so that a new token costs one token.
+"""The cache of keys and values for generation, so that a new token costs the work of one token.
 
-Prompts are read once, as any batch is, with causal or prefix attention and a `Prefill` that keeps their keys and values.
-Then each step brings one new token for each row, which sees its prompt and what was written before it. The keys and
+Prompts are read once, as any batch is, with causal or prefix attention and a `Prefill` that stores their keys and values.
+Then each step brings one new token for each row, which sees its prompt and what was generated before it. The keys and
 values of a prompt are held once, whatever the number of rows that go on from it (beams, samples); only those of written
 tokens, which are few, move when rows are chosen anew. That takes two products in place of one, and spares a copy of
 everything at each step.
@@ -35,11 +35,11 @@ class KVCache:
         self._rows = _PromptRows(list(range(prompts)), prompts, like.device)
 
     def store_prompt(self, layer: int, number: int, keys_and_values: Tensor) -> None:
-        """Take the keys and values (2, H, T, K) of a prompt, by its number."""
+        """Store the keys and values (2, H, T, K) of a prompt, by its number."""
         self._prompts[layer][:, number, :, : keys_and_values.shape[2]] = keys_and_values
 
     def next_batch(self, parents: Sequence[int], ids: Sequence[int], segment: int) -> Batch:
-        """Go on from rows of the last step, which are named by their numbers there, and give a batch of their new tokens.
+        """Continue rows of the last step, named by their numbers there, and return a batch of their new tokens.
 
         A row may be named any number of times. At first the prompts are the rows.
         """
@@ -52,7 +52,7 @@ class KVCache:
         return Batch.single_tokens(torch.tensor(ids, device=device), positions_B, segment)
 
     def attend(self, layer: int, qkv_B3HK: Tensor) -> Tensor:
-        """Let the new token of each row see its prompt, what was written, and itself; give (B, H x K)."""
+        """Let the new token of each row attend to its prompt, what was written, and itself; return (B, H x K)."""
         q_BHK, keys_and_values = qkv_B3HK[:, 0], qkv_B3HK[:, 1:].transpose(0, 1)[:, :, :, None]
         self._written[layer] = torch.cat((self._written[layer], keys_and_values), 3)
         k_BHWK, v_BHWK = self._written[layer]
@@ -66,24 +66,24 @@ class KVCache:
         return (of_prompts_BHK + (written_BHW[..., None, :] @ v_BHWK)[..., 0, :]).flatten(1)
 
     def _padding(self) -> Tensor:
-        places_T = torch.arange(self._prompts[0].shape[3], device=self._lengths_S.device)
-        return (places_T >= self._lengths_S[:, None])[:, None, None]
+        positions_T = torch.arange(self._prompts[0].shape[3], device=self._lengths_S.device)
+        return (positions_T >= self._lengths_S[:, None])[:, None, None]
 
     def _reassign_rows(self, owners: list[int]) -> None:
-        """Say which prompt each row goes on from; prompts without rows are forgotten once they are half of all."""
+        """Set which prompt each row continues; prompts without rows are dropped once they are half of all."""
         live = sorted(set(owners))
         if 2 * len(live) <= len(self._lengths_S):
-            kept_S = torch.tensor(live, device=self._lengths_S.device)
-            longest = int(self._lengths_S[kept_S].max())
-            self._prompts = [layer[:, :, :, :longest].index_select(1, kept_S) for layer in self._prompts]
-            self._lengths_S = self._lengths_S[kept_S]
+            live_S = torch.tensor(live, device=self._lengths_S.device)
+            longest = int(self._lengths_S[live_S].max())
+            self._prompts = [layer[:, :, :, :longest].index_select(1, live_S) for layer in self._prompts]
+            self._lengths_S = self._lengths_S[live_S]
             self._padding_S11T = self._padding()
             owners = [live.index(owner) for owner in owners]
         self._rows = _PromptRows(owners, len(self._lengths_S), self._lengths_S.device)
 
 
 class _PromptRows:
-    """Which prompt each row belongs to, and its place in the rectangle of prompts and their rows."""
+    """Which prompt each row belongs to, and its cell in the rectangle of prompts and their rows."""
 
     def __init__(self, owners: list[int], prompts: int, device: torch.device) -> None:
         self.owners = owners
@@ -94,18 +94,18 @@ class _PromptRows:
             ranks.append(counts[owner])
             counts[owner] += 1
         self._shape = prompts, max(counts)
-        self._places_B = self.owners_B * max(counts) + torch.tensor(ranks, device=device)
+        self._cells_B = self.owners_B * max(counts) + torch.tensor(ranks, device=device)
 
     def by_prompt(self, values_BHX: Tensor) -> Tensor:
         """Put rows beside those of the same prompt: (S, H, R, X), zero where a prompt has fewer."""
         prompts, rows = self._shape
         empty = values_BHX.new_zeros(prompts * rows, *values_BHX.shape[1:])
-        placed = empty.index_copy(0, self._places_B, values_BHX)
+        placed = empty.index_copy(0, self._cells_B, values_BHX)
         return placed.view(prompts, rows, *values_BHX.shape[1:]).transpose(1, 2)
 
     def by_row(self, values_SHRX: Tensor) -> Tensor:
         """Take the rows apart again: (B, H, X)."""
-        return values_SHRX.transpose(1, 2).flatten(0, 1).index_select(0, self._places_B)
+        return values_SHRX.transpose(1, 2).flatten(0, 1).index_select(0, self._cells_B)
 
 
 @dataclass(frozen=True)
@@ -114,10 +114,10 @@ class Prefill:
 
     cache: KVCache
     prompt_indices: Sequence[int]
-    """Number in the memory of each document of the batch."""
+    """Number in the cache of each document of the batch."""
 
     def store(self, layer: int, parts: Iterable[tuple[DocumentGroup, Tensor, Tensor]]) -> None:
-        """Keep one layer, from the keys and values of each group; padding is kept too, and never looked at."""
+        """Store one layer's keys and values of each group; padding is stored too, and never attended to."""
         for group, k_BHTK, v_BHTK in parts:
             for row, document in enumerate(group.documents):
                 pair = torch.stack((k_BHTK[row], v_BHTK[row]))

@@ -1,4 +1,4 @@
-"""Losses of classifying, tagging and scoring heads: outputs and right answers in, one sum over the answers out.
+"""Losses of heads against right answers, and of students against their teachers, as sums.
 
 Sums and not means, because the answers of a step lie in several micro-batches and the mean is taken over all of them.
 Where an answer is a row of yes-or-no labels, its loss is the mean over them, so that a rate suits any number of labels.
@@ -7,12 +7,10 @@ Everything is computed in float32, whatever the outputs are. Label smoothing and
 The symmetric divergences are those of R-Drop (Liang et al. 2021): half of both directions of Kullback-Leibler.
 The soft losses are those of distillation (Hinton et al. 2015) without the factor of the squared temperature, as in
 TinyBERT. They are cross-entropies less the teacher's own entropy, which is a constant: the gradient is that of the
-cross-entropy, and a student that equals its teacher has none to pay.
+cross-entropy, and a student that equals its teacher has a loss of 0.
 
-How far a student is from its teacher inside: attention, hidden states, relations between tokens, whole texts.
-
-In: what both computed for one flat batch. Out: one sum, whose mean the caller takes over the tokens, pairs of tokens or
-documents of a whole step. TinyBERT (Jiao et al. 2020) compares attention scores before the softmax and hidden states,
+Losses inside a model compare what student and teacher computed for one flat batch: attention, hidden states, relations
+between tokens, whole texts. The caller takes the mean over the tokens, pairs of tokens or documents of a step. TinyBERT (Jiao et al. 2020) compares attention scores before the softmax and hidden states,
 by squared error; MiniLM (Wang et al. 2021) the relations of tokens to each other as queries, keys and values see them,
 which asks for neither the teacher's width nor its number of heads. Only real tokens count: the published code
 averages over padding too, which makes its loss depend on what a text is batched with.
@@ -31,8 +29,7 @@ from torch.nn import functional
 from alembert.nn.attention import AttentionPlan
 from alembert.nn.batch import Batch, DocumentGroup
 
-# P answers, C labels
-
+# P answers, C labels, N tokens, B documents, T tokens of a document, D width, H heads, K head size
 
 _LEAST: Final = 1e-12
 """Least doubt: below it the slope of a power under 1 is more than float32 holds."""
@@ -48,11 +45,13 @@ def cross_entropy(
 ) -> Tensor:
     """Add up -log p of the right label of each answer; `weights` (C) are those of the labels."""
     logits_PC = logits_PC.float()
-    each_P = functional.cross_entropy(logits_PC, labels_P, weight=weights, reduction="none", label_smoothing=smoothing)
+    losses_P = functional.cross_entropy(
+        logits_PC, labels_P, weight=weights, reduction="none", label_smoothing=smoothing
+    )
     if focal:
         right_P = logits_PC.log_softmax(-1).gather(-1, labels_P[:, None]).squeeze(-1)
-        each_P = each_P * _one_minus_exp(right_P) ** focal
-    return each_P.sum()
+        losses_P = losses_P * _one_minus_exp(right_P) ** focal
+    return losses_P.sum()
 
 
 def partial_cross_entropy(
@@ -77,8 +76,8 @@ def partial_cross_entropy(
     if weights is not None:
         smoothed_PC = smoothed_PC * weights
         weight_P = (within_PC.detach().softmax(-1) * weights).sum(-1)
-    each_P = (smoothing - 1) * weight_P * right_P - smoothing * smoothed_PC.mean(-1)
-    return (each_P * _one_minus_exp(right_P) ** focal if focal else each_P).sum()
+    losses_P = (smoothing - 1) * weight_P * right_P - smoothing * smoothed_PC.mean(-1)
+    return (losses_P * _one_minus_exp(right_P) ** focal if focal else losses_P).sum()
 
 
 def binary_cross_entropy(
@@ -95,13 +94,13 @@ def binary_cross_entropy(
     moves labels that share of the way to one half.
     """
     logits_PC, labels_PC = logits_PC.float(), labels_PC.float()
-    each_PC = functional.binary_cross_entropy_with_logits(
+    losses_PC = functional.binary_cross_entropy_with_logits(
         logits_PC, labels_PC + smoothing * (0.5 - labels_PC), pos_weight=weights, reduction="none"
     )
     if focal:
         right_PC = functional.logsigmoid(logits_PC * (2 * labels_PC - 1))
-        each_PC = each_PC * _one_minus_exp(right_PC) ** focal
-    return each_PC.mean(-1).sum()
+        losses_PC = losses_PC * _one_minus_exp(right_PC) ** focal
+    return losses_PC.mean(-1).sum()
 
 
 def squared_error(logits_P1: Tensor, values_P: Tensor) -> Tensor:
@@ -146,11 +145,8 @@ def soft_binary_cross_entropy(student_PC: Tensor, teacher_PC: Tensor, temperatur
 
 
 def _one_minus_exp(logs: Tensor) -> Tensor:
-    """Give 1 - p for log p, exactly where p is close to 1."""
+    """Return 1 - p for log p, exactly where p is close to 1."""
     return (-torch.expm1(logs)).clamp_min(_LEAST)
-
-
-# N tokens, B documents, T tokens of a document, D width, H heads, K head size
 
 
 def count_attention_pairs(batch: Batch, attention: str = "bidirectional") -> int:
@@ -196,20 +192,20 @@ def relation_loss(student_N3HK: Tensor, teacher_N3HK: Tensor, batch: Batch, head
 
     Both sides are cut into the same number of relation heads, whatever heads they attend with.
     """
-    ours, theirs = (torch.unflatten(each.flatten(2), 2, (heads, -1)) for each in (student_N3HK, teacher_N3HK))
+    ours, theirs = (torch.unflatten(states.flatten(2), 2, (heads, -1)) for states in (student_N3HK, teacher_N3HK))
     total = student_N3HK.new_zeros((), dtype=torch.float32)
     for group, ours_B3HTK, theirs_B3HTK in _groups(batch, ours, theirs):
-        student, teacher = (_relations(each, group) for each in (ours_B3HTK, theirs_B3HTK))
-        each_B3HT = (teacher.exp() * (teacher - student)).nan_to_num().sum(-1)
+        student, teacher = (_relations(states, group) for states in (ours_B3HTK, theirs_B3HTK))
+        losses_B3HT = (teacher.exp() * (teacher - student)).nan_to_num().sum(-1)
         if group.mask_BT is not None:
-            each_B3HT = each_B3HT * group.mask_BT[:, None, None]
-        total = total + each_B3HT.mean(2).sum()
+            losses_B3HT = losses_B3HT * group.mask_BT[:, None, None]
+        total = total + losses_B3HT.mean(2).sum()
     return total
 
 
 def contrastive_distillation_loss(student_BD: Tensor, teacher_BD: Tensor, temperature: float) -> Tensor:
     """Add up how hard it is to tell, by the cosine, which of the teacher's vectors belongs to a student's (InfoNCE)."""
-    ours, theirs = (functional.normalize(each.float(), dim=-1) for each in (student_BD, teacher_BD))
+    ours, theirs = (functional.normalize(vectors.float(), dim=-1) for vectors in (student_BD, teacher_BD))
     right_B = torch.arange(len(ours), device=ours.device)
     return functional.cross_entropy(_matmul_full_precision(ours, theirs.mT) / temperature, right_B, reduction="sum")
 
@@ -217,19 +213,19 @@ def contrastive_distillation_loss(student_BD: Tensor, teacher_BD: Tensor, temper
 def _groups(batch: Batch, *flat: Tensor) -> Iterator[tuple[DocumentGroup, Tensor, Tensor]]:
     """Yield each group with its part of two flat tensors (N, x, H, K), as (B, x, H, T, K)."""
     sizes = [group.stop - group.start for group in batch.groups]
-    for group, *parts in zip(batch.groups, *(torch.split(each, sizes) for each in flat), strict=True):
+    for group, *parts in zip(batch.groups, *(torch.split(states, sizes) for states in flat), strict=True):
         one, other = (torch.unflatten(part, 0, (group.rows, group.length)).permute(0, 2, 3, 1, 4) for part in parts)
         yield group, one, other
 
 
 def _scores(qk_B2HTK: Tensor) -> Tensor:
-    """Give attention scores (B, H, T, T) before the softmax, of queries and keys."""
+    """Return attention scores (B, H, T, T) before the softmax."""
     q, k = qk_B2HTK[:, 0].float(), qk_B2HTK[:, 1].float()
     return _matmul_full_precision(q, k.mT) / math.sqrt(q.shape[-1])
 
 
 def _relations(parts_B3HTK: Tensor, group: DocumentGroup) -> Tensor:
-    """Give logarithms (B, 3, H, T, T) of how tokens relate to each other by queries, by keys and by values."""
+    """Return logarithms (B, 3, H, T, T) of how tokens relate to each other by queries, by keys and by values."""
     parts = parts_B3HTK.float()
     scores = _matmul_full_precision(parts, parts.mT) / math.sqrt(parts.shape[-1])
     if group.mask_BT is not None:

@@ -55,7 +55,7 @@ class Model(nn.Module):
         heads: Sequence[str] | None = None,
         *,
         predicted_P: Tensor | None = None,
-        places_P: Tensor | None = None,
+        positions_P: Tensor | None = None,
         only: bool = False,
         attention: str | None = None,
         trace: ForwardTrace | None = None,
@@ -65,14 +65,14 @@ class Model(nn.Module):
     ) -> dict[str, Tensor]:
         """Run the encoder once and the named heads (default: all) on its states, which are in the result as `hidden`.
 
-        Heads of tokens answer at `places_P`, masked-LM heads at `predicted_P` if it is given; none: at all tokens. With
+        Heads of tokens answer at `positions_P`, masked-LM heads at `predicted_P` if it is given; none: at all tokens. With
         `only` just the heads' answers are in the result, and the last block computes no token that none of them reads.
         In training, dropout masks come from `noise`, or without it from torch's global generator. `added_ND`, which is
         as wide as the token embedding, is added to the embedded tokens. `memory` is the encoder's.
         """
         specs = {name: self.spec(name) for name in (self.specs if heads is None else heads)}
-        asked = {"predicted_P": predicted_P, "places_P": places_P}
-        wanted_P = find_required_tokens(specs.values(), batch, **asked) if only else None
+        asked = {"predicted_P": predicted_P, "positions_P": positions_P}
+        selected_P = find_required_tokens(specs.values(), batch, **asked) if only else None
         layers = LayerMean() if any(spec.pooling == "layers" for spec in specs.values()) else None
         hidden_PD = self.encoder(
             batch,
@@ -81,15 +81,15 @@ class Model(nn.Module):
             noise=noise,
             added_ND=added_ND,
             layers=layers,
-            wanted_P=wanted_P,
+            selected_P=selected_P,
             memory=memory,
         )
         pooling = not only or any(spec.needs_pooler for spec in specs.values())
-        states = self._build_head_inputs(batch, LastHiddenStates(hidden_PD, wanted_P), layers, pooling=pooling)
+        states = self._build_head_inputs(batch, LastHiddenStates(hidden_PD, selected_P), layers, pooling=pooling)
         outputs = {
             name: self.head(name)(
                 replace(
-                    states, places_P=spec.positions_read(batch, **asked), noise=self._head_dropout_seed(name, noise)
+                    states, positions_P=spec.positions_read(batch, **asked), noise=self._head_dropout_seed(name, noise)
                 )
             )
             for name, spec in specs.items()

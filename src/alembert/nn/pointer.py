@@ -1,4 +1,4 @@
-"""Spans as pairs of tokens: Efficient GlobalPointer (Su et al. 2022), for entities that nest and overlap.
+"""Spans scored as pairs of tokens (Efficient GlobalPointer, Su et al. 2022), nested ones too.
 
 A token's vector holds a query and a key, both turned by the token's position, so that their product knows how far
 apart two tokens are, and for each type how much it looks like a first and like a last token. The score of a span is

@@ -1,4 +1,4 @@
-"""The product of states with the whole vocabulary and its loss, in pieces that fit the cache.
+"""Projection of states to the whole vocabulary, and its loss, in pieces that fit the CPU cache.
 
 In: states (P, E), the embedding (V, E) and a bias. Out: logits (P, V), the same to the bit as those of a linear layer. On a
 CPU one product of a few hundred states with 30,000 rows runs at half of the speed that the machine has: its long output
@@ -43,11 +43,11 @@ class _StripProjection(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, d_logits_PV: Tensor) -> tuple[Tensor | None, ...]:
         states_PE, embedding_VE = ctx.saved_tensors
-        wanted = ctx.needs_input_grad
+        needs_gradient = ctx.needs_input_grad
         return (
-            d_logits_PV @ embedding_VE if wanted[0] else None,
-            _transposed_product(d_logits_PV, states_PE) if wanted[1] else None,
-            d_logits_PV.sum(0) if wanted[2] else None,
+            d_logits_PV @ embedding_VE if needs_gradient[0] else None,
+            _transposed_product(d_logits_PV, states_PE) if needs_gradient[1] else None,
+            d_logits_PV.sum(0) if needs_gradient[2] else None,
         )
 
 
@@ -83,7 +83,7 @@ class _VocabularyLoss(torch.autograd.Function):
         logs_PV, labels_P = ctx.saved_tensors
         d_logits_PV = torch.empty_like(logs_PV, dtype=ctx.dtype)
         rows = max(1, _CACHE_ELEMENTS // logs_PV.shape[1])
-        parts = (torch.split(each, rows) for each in (logs_PV, labels_P, d_logits_PV))
+        parts = (torch.split(tensor, rows) for tensor in (logs_PV, labels_P, d_logits_PV))
         for logs, labels, out in zip(*parts, strict=True):
             probabilities = logs.exp()
             probabilities[torch.arange(len(labels)), labels] -= 1

@@ -298,7 +298,7 @@ def test_a_small_model_learns_its_examples(golds: tuple[Any, ...], settings: Cla
     optimiser = torch.optim.Adam(model.parameters(), 1e-3)
     losses = []
     for _ in range(25):
-        outputs = model(target.batch, [spec.kind], places_P=target.positions, only=True)[spec.kind]
+        outputs = model(target.batch, [spec.kind], positions_P=target.positions, only=True)[spec.kind]
         loss = task.loss(NONE, outputs, target, LossSettings())
         optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]

@@ -127,7 +127,7 @@ def test_the_loss_is_that_of_the_next_tokens_under_prefix_attention() -> None:
     model, task = model_of(), GenerateTask(GenerateSettings())
     rows = [row for each in encoded([example("a b c", "d e"), example("f", "g h i")]) for row in each.rows]
     target = collate_rows(rows, [0, 1])
-    outputs = model(target.batch, ["masked_lm"], places_P=target.positions, attention="prefix", only=True)
+    outputs = model(target.batch, ["masked_lm"], positions_P=target.positions, attention="prefix", only=True)
     found = task.loss(model.head("masked_lm"), outputs["masked_lm"], target, LossSettings())
     expected = 0.0
     for row in rows:
@@ -158,7 +158,7 @@ def learnt() -> Model:
     target = collate_rows(rows, range(len(rows)))
     optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
     for _ in range(60):
-        asked = {"places_P": target.positions, "attention": "prefix"}
+        asked = {"positions_P": target.positions, "attention": "prefix"}
         outputs = model(target.batch, ["masked_lm"], **asked, only=True)["masked_lm"]
         loss = task.loss(model.head("masked_lm"), outputs, target, LossSettings(label_smoothing=0.1))
         optimiser.zero_grad()

@@ -131,7 +131,7 @@ def test_the_loss_of_a_step_is_each_tasks_mean_by_its_share_and_weight(place: Pa
         own = [portion for portion in portions if portion.task == part.name]
         rows = [row for p in own for item in p.batch.indices for row in lesson.lessons[part.name].items[item]]
         target = collate_rows(rows, range(len(rows)))
-        outputs = model(target.batch, [part.head], places_P=target.positions)[part.head]
+        outputs = model(target.batch, [part.head], positions_P=target.positions)[part.head]
         total = part.task.loss(model.head(part.head), outputs, target, LossSettings())
         expected += lesson.weights[part.name] * len(own) / 6 * float(total.detach()) / totals[part.name]
     assert len({portion.task for portion in portions}) == 2

@@ -131,7 +131,7 @@ class TorchDecoder:
 
         def compute(numbers: list[int]) -> tuple[list[int], Logits]:
             target = collate_rows([prompts[number] for number in numbers], numbers).to(weight.device)
-            asked = {"places_P": target.positions, "attention": self.attention}
+            asked = {"positions_P": target.positions, "attention": self.attention}
             with torch.inference_mode():
                 found = self.model(target.batch, [self.head], **asked, only=True, memory=Prefill(memory, numbers))
             return numbers, found[self.head].float().cpu().numpy()
@@ -186,7 +186,7 @@ def compute_head_outputs(
     def compute(numbers: list[int]) -> tuple[list[int], list[dict[str, Outputs]]]:
         target = collate_rows([rows[number] for number in numbers], numbers).to(device)
         with torch.inference_mode():
-            asked = {"places_P": target.positions, "attention": attention}
+            asked = {"positions_P": target.positions, "attention": attention}
             outputs = model(target.batch, heads, **asked, only=True)
         found = {head: outputs[head].float().cpu() for head in heads}
         for head, each in found.items():

@@ -138,7 +138,7 @@ class TaskDistillObjective:
         outputs = model(
             micro.batch,
             [head] if self.answer_losses else [],
-            places_P=target.positions,
+            positions_P=target.positions,
             only=recorder is None,
             attention=self.task_objective.task.attention_pattern,
             trace=recorder,

@@ -124,7 +124,7 @@ class Teacher:
         places = None if target is None else target.positions
         # In float32 also where the student is computed in half precision: what is on the disk is that, too.
         with torch.no_grad(), torch.autocast(batch.ids_N.device.type, enabled=False):
-            outputs = self.model(batch, heads, places_P=places, only=watch is None, attention=attention, trace=watch)
+            outputs = self.model(batch, heads, positions_P=places, only=watch is None, attention=attention, trace=watch)
             answers = self._answers(outputs, target) if heads else None
         return TeacherOutputs(request, self.config, _concatenate_outputs(watch, request, len(batch.ids_N)), answers)
 

@@ -91,7 +91,7 @@ class TaskObjective:
         count = len(rows) if self.task.loss_unit == "rows" else examples
         target = collate_rows([row for _, row in rows], [number for number, _ in rows], count)
         micro = MicroBatch(batch=target.batch, attention=self.task.attention_pattern or "", targets={self.name: target})
-        return micro.wanting(find_required_tokens([self.spec], target.batch, places_P=target.positions))
+        return micro.wanting(find_required_tokens([self.spec], target.batch, positions_P=target.positions))
 
     def loss(
         self, model: Model, micro: MicroBatch, totals: Mapping[str, float], noise: DropoutSeed | None
@@ -102,7 +102,7 @@ class TaskObjective:
             outputs: dict[str, Tensor] = model(
                 micro.batch,
                 [self.head],
-                places_P=target.positions,
+                positions_P=target.positions,
                 only=True,
                 attention=self.task.attention_pattern,
                 noise=noise,

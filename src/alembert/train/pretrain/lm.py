@@ -313,7 +313,7 @@ class PretrainObjective:
     def _places(self, micro: MicroBatch) -> dict[str, Tensor | None]:
         """Choose at which tokens the model is asked."""
         places = {self.objectives[name].head: target.places for name, target in micro.targets.items()}
-        return {"predicted_P": places.get("masked_lm"), "places_P": places.get("boundaries")}
+        return {"predicted_P": places.get("masked_lm"), "positions_P": places.get("boundaries")}
 
     def _objectives(self, masks: MaskSettings) -> list[LMObjective]:
         tokenizer = self.assembler.tokenizer
