@@ -1,0 +1,1 @@
+"""What training reads: batches, masks, windows and their order, each found by its address."""

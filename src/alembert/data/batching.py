@@ -1,9 +1,8 @@
-"""Which texts go into one batch: sorted by length, cut by a budget of tokens.
+"""Batches of texts of similar length within a budget of tokens, and several batches at once.
 
-Several batches at once: one stream of work per core, with a bounded look-ahead, results in the order of the batches.
-
-On a CPU, two batches on one core each finish sooner than one batch after the other on two cores: no core waits for the
-other inside a matrix product. Streams may be nested: work of one may itself run in streams.
+Texts are sorted by length and cut into batches. `map_in_threads` computes batches in one stream of work per core, with a
+bounded look-ahead, and returns results in the order of the batches. On a CPU, two batches on one core each finish sooner
+than one batch after the other on two cores: no core waits for the other inside a matrix product. Streams may be nested.
 """
 
 from collections import deque
@@ -67,9 +66,9 @@ def map_in_threads(
 ) -> Generator[Result, None, None]:
     """Yield `compute(item)` for each item in order, at most `ahead` items a stream under way or waiting.
 
-    A single stream needs no thread: items are computed as they are asked for. An error of `work` is raised in its place,
-    after the results of the items before it. Who leaves the loop early waits for the items under way, of nested streams
-    for those of the innermost.
+    A single stream needs no thread: items are computed as they are asked for. An error of `work` is raised after the
+    results of the items before it. Leaving the loop early waits for the items under way, of nested streams for those of
+    the innermost.
 
     >>> list(map_in_threads(abs, [-3, 2, -1], streams=2))
     [3, 2, 1]
@@ -80,14 +79,14 @@ def map_in_threads(
         return
     left, around = Event(), _CANCEL_EVENTS.get()
 
-    def computed(item: Work) -> Result:
+    def compute_unless_cancelled(item: Work) -> Result:
         if any(event.is_set() for event in around):
             raise _Cancelled
         _CANCEL_EVENTS.set((*around, left))
         return compute(item)
 
     with ThreadPoolExecutor(streams, thread_name_prefix="stream") as pool:
-        submitted = _submit_all(pool, computed, items)
+        submitted = _submit_all(pool, compute_unless_cancelled, items)
         waiting = deque(islice(submitted, ahead * streams))
         try:
             while waiting:

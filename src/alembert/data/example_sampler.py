@@ -1,20 +1,17 @@
-"""The order of labelled data: a new one in every pass, cut into micro-batches by a budget of tokens.
+"""The order of labelled examples of one task or several, in micro-batches of a token budget.
 
 Items are what must be computed together: a window, or all windows of one example. They are shuffled and put into pools
 of some dozens of micro-batches; inside a pool, items of similar length go together, since attention over texts of one
 length is one product instead of many small ones, and then the micro-batches of the pool are shuffled. Items that a loss
 compares with each other come in groups of a fixed number instead, whatever their lengths, and the few that are left at
-the end of a pass wait for the next. A pass is planned whole when it begins; a `Cursor` names its micro-batch, so a run
-can go on anywhere.
+the end of a pass wait for the next.
 
-The order of several sets of labelled data: whose turn each micro-batch is.
-
-A pass has about as many micro-batches as the passes of all owners have together. Each owner has turns by its size (the
-micro-batches of its own pass), or by its size to the power of 1 / temperature, which gives small ones more and large
-ones fewer; the turns are shuffled, and inside its turns each owner goes through its data in its own order. Data with
-more turns than micro-batches are gone through again, in another order; of those with fewer, each pass sees another part.
-With temperature 1 every item comes once in a pass. All of it is found by the seed and the number of the pass, so a run
-can go on at any `Cursor`.
+A pass over several tasks has about as many micro-batches as their own passes together. Each task gets its share by its
+size (the micro-batches of its own pass), or by its size to the power of 1 / temperature, which gives small tasks more and
+large ones fewer. The micro-batches of all tasks are shuffled; each task goes through its data in its own order. A task
+with more than its own pass repeats its data in another order; one with fewer sees another part in each pass. With
+temperature 1 every item comes once in a pass. A pass is planned whole when it begins, from the seed and its number
+alone, so a run can resume at any `Cursor`.
 """
 
 from __future__ import annotations
@@ -46,7 +43,7 @@ class ExampleBatchPlan:
 
     @property
     def address(self) -> tuple[int | str, ...]:
-        """What chance that is new in every pass is found by."""
+        """The address of random draws that are new in every pass."""
         return (self.epoch, self.indices[0])
 
 
@@ -58,29 +55,29 @@ class ExampleSampler:
         self._seed = seed
         self._budget = micro_tokens
         self._group = min(group, len(self._lengths))
-        self._pass = lru_cache(maxsize=2)(self._planned)
+        self._pass = lru_cache(maxsize=2)(self._plan_epoch)
 
     def epoch_batches(self, epoch: int) -> Sequence[ExampleBatchPlan]:
-        """Give all micro-batches of a pass, in their order."""
+        """Return all micro-batches of a pass, in their order."""
         return self._pass(epoch)
 
     def take(self, cursor: Cursor, count: int) -> tuple[list[ExampleBatchPlan], Cursor]:
-        """Give the next micro-batches and the cursor after them."""
+        """Return the next micro-batches and the cursor after them."""
         return take_batches(self.epoch_batches, cursor, count)
 
-    def _planned(self, epoch: int) -> list[ExampleBatchPlan]:
+    def _plan_epoch(self, epoch: int) -> list[ExampleBatchPlan]:
         order = Permutation(len(self._lengths), stable_hash(self._seed, "items", epoch))
-        shuffled = [order[place] for place in range(len(self._lengths))]
+        shuffled = [order[index] for index in range(len(self._lengths))]
         if self._group > 1:
-            return list(self._grouped(shuffled, epoch))
+            return list(self._group_items(shuffled, epoch))
         portions: list[ExampleBatchPlan] = []
         for pool in self._pools(shuffled):
             cut = list(self._cut(iter(sorted(pool, key=self._lengths.__getitem__)), epoch))
-            turns = Permutation(len(cut), stable_hash(self._seed, "pool", epoch, len(portions)))
-            portions += [cut[turns[place]] for place in range(len(cut))]
+            order = Permutation(len(cut), stable_hash(self._seed, "pool", epoch, len(portions)))
+            portions += [cut[order[index]] for index in range(len(cut))]
         return portions
 
-    def _grouped(self, items: Sequence[int], epoch: int) -> Iterator[ExampleBatchPlan]:
+    def _group_items(self, items: Sequence[int], epoch: int) -> Iterator[ExampleBatchPlan]:
         for start in range(0, len(items) - self._group + 1, self._group):
             chosen = tuple(items[start : start + self._group])
             yield ExampleBatchPlan(chosen, sum(self._lengths[item] for item in chosen), epoch)
@@ -111,30 +108,30 @@ class ExampleSampler:
 
 
 def take_batches(of_pass: Callable[[int], Sequence[T]], cursor: Cursor, count: int) -> tuple[list[T], Cursor]:
-    """Take the next of what is planned pass by pass; give it and the cursor after it."""
-    taken: list[T] = []
-    while len(taken) < count:
+    """Return the next of what is planned pass by pass, and the cursor after it."""
+    batches: list[T] = []
+    while len(batches) < count:
         planned = of_pass(cursor.epoch)
-        part = planned[cursor.micro : cursor.micro + count - len(taken)]
-        taken += part
+        part = planned[cursor.micro : cursor.micro + count - len(batches)]
+        batches += part
         cursor = replace(cursor, micro=cursor.micro + len(part))
         if cursor.micro == len(planned):
             cursor = Cursor(epoch=cursor.epoch + 1)
-    return taken, cursor
+    return batches, cursor
 
 
 _REPEAT_STRIDE: Final = 1 << 32
-"""Between the numbers of two goes through the same data in one pass: beyond the passes of any run."""
+"""Between the numbers of two repeats of the same data in one pass: beyond the passes of any run."""
 
 
 @dataclass(frozen=True)
 class MultiTaskBatchPlan:
-    """A micro-batch of one owner."""
+    """A micro-batch of one task."""
 
     task: str
     batch: ExampleBatchPlan
     share: float = 1.0
-    """Share of the micro-batches taken with it that have the same owner."""
+    """Share of the micro-batches of the same step that have the same task."""
 
     @property
     def tokens(self) -> int:
@@ -142,48 +139,48 @@ class MultiTaskBatchPlan:
 
     @property
     def address(self) -> tuple[int | str, ...]:
-        """What chance that is new in every pass is found by."""
+        """The address of random draws that are new in every pass."""
         return (self.task, *self.batch.address)
 
 
 class MultiTaskSampler:
-    """Plans the micro-batches of a run over the data of several owners."""
+    """Plans the micro-batches of a run over the data of several tasks."""
 
     def __init__(self, feeds: Mapping[str, ExampleSampler], *, seed: int, temperature: float = 1.0) -> None:
         self._feeds = dict(feeds)
         self._seed = seed
         self._temperature = temperature
-        self._pass = lru_cache(maxsize=2)(self._planned)
+        self._pass = lru_cache(maxsize=2)(self._plan_epoch)
 
     def take(self, cursor: Cursor, count: int) -> tuple[list[MultiTaskBatchPlan], Cursor]:
-        """Give the next micro-batches, of which a step is made, and the cursor after them."""
+        """Return the next micro-batches, which make a step, and the cursor after them."""
         portions, cursor = take_batches(self._pass, cursor, count)
         return _with_shares(portions), cursor
 
-    def _planned(self, epoch: int) -> list[MultiTaskBatchPlan]:
-        sizes = {owner: len(feed.epoch_batches(epoch)) for owner, feed in self._feeds.items()}
-        turns = count_task_batches(sizes, self._temperature)
-        owners = [owner for owner, count in turns.items() for _ in range(count)]
-        order = Permutation(len(owners), stable_hash(self._seed, "owners", epoch))
-        sources = {owner: _repeat_batches(feed, epoch) for owner, feed in self._feeds.items()}
-        shuffled = [owners[order[place]] for place in range(len(owners))]
-        return [MultiTaskBatchPlan(owner, next(sources[owner])) for owner in shuffled]
+    def _plan_epoch(self, epoch: int) -> list[MultiTaskBatchPlan]:
+        sizes = {task: len(feed.epoch_batches(epoch)) for task, feed in self._feeds.items()}
+        counts = count_task_batches(sizes, self._temperature)
+        tasks = [task for task, count in counts.items() for _ in range(count)]
+        order = Permutation(len(tasks), stable_hash(self._seed, "owners", epoch))
+        sources = {task: _repeat_batches(feed, epoch) for task, feed in self._feeds.items()}
+        shuffled = [tasks[order[index]] for index in range(len(tasks))]
+        return [MultiTaskBatchPlan(task, next(sources[task])) for task in shuffled]
 
 
 def count_task_batches(sizes: Mapping[str, int], temperature: float) -> dict[str, int]:
-    """Say how many turns each owner has in a pass; each has at least one.
+    """Count the micro-batches of each task in a pass; each has at least one.
 
     >>> count_task_batches({"large": 90, "small": 10}, 1), count_task_batches({"large": 90, "small": 10}, 2)
     ({'large': 90, 'small': 10}, {'large': 75, 'small': 25})
     """
-    weights = {owner: size ** (1 / temperature) for owner, size in sizes.items()}
+    weights = {task: size ** (1 / temperature) for task, size in sizes.items()}
     scale = sum(sizes.values()) / sum(weights.values())
-    return {owner: max(1, round(weight * scale)) for owner, weight in weights.items()}
+    return {task: max(1, round(weight * scale)) for task, weight in weights.items()}
 
 
 def _repeat_batches(feed: ExampleSampler, epoch: int) -> Iterator[ExampleBatchPlan]:
-    for go in numbers_from():
-        yield from feed.epoch_batches(epoch + go * _REPEAT_STRIDE)
+    for repeat in numbers_from():
+        yield from feed.epoch_batches(epoch + repeat * _REPEAT_STRIDE)
 
 
 def _with_shares(portions: Sequence[MultiTaskBatchPlan]) -> list[MultiTaskBatchPlan]:

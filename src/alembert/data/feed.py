@@ -1,4 +1,4 @@
-"""The order of training data: documents by chance, then windows, then micro-batches, each found by its address.
+"""The order of unlabelled training data: shuffled documents, windows of them, then micro-batches.
 
 The documents of an epoch are shuffled by a permutation that needs no memory. A window is a run of documents in that
 order; their sequences are shuffled together and put into micro-batches by a budget of tokens. A `Cursor` names a
@@ -65,7 +65,7 @@ class SequenceBatchPlan:
 
     cursor: Cursor
     copy: int
-    """Which set of chance decides about its masks: the epoch, or with static masks its remainder."""
+    """Which set of random masks it gets: the epoch, or with static masks its remainder."""
     spans: tuple[TokenSpan, ...]
     cutting: SequenceSpec
 
@@ -91,7 +91,7 @@ class HeldOutSplit:
         return int(self._hashes[document]) >= self._limit
 
     def held_out(self) -> Iterator[int]:
-        """Give the held-out documents, those with the lowest hash first."""
+        """Yield the held-out documents, those with the lowest hash first."""
         numbers = np.concatenate(
             [np.flatnonzero(block < self._limit) + start for start, block in _enumerate_blocks(self._hashes)]
         )
@@ -121,16 +121,16 @@ class SequenceSampler:
         self._window = lru_cache(maxsize=2)(self._plan_window)
 
     def take(self, cursor: Cursor, count: int, cutting: SequenceSpec) -> tuple[list[SequenceBatchPlan], Cursor]:
-        """Plan the next micro-batches from a cursor on; give them and the cursor after them."""
-        taken: list[SequenceBatchPlan] = []
-        while len(taken) < count:
-            portions = self._window(cursor.epoch, cursor.window, cutting)
-            wanted = portions[cursor.micro : cursor.micro + count - len(taken)]
-            taken += wanted
-            cursor = replace(cursor, micro=cursor.micro + len(wanted))
-            if cursor.micro >= len(portions):
+        """Plan the next micro-batches from a cursor on; return them and the cursor after them."""
+        batches: list[SequenceBatchPlan] = []
+        while len(batches) < count:
+            planned = self._window(cursor.epoch, cursor.window, cutting)
+            next_batches = planned[cursor.micro : cursor.micro + count - len(batches)]
+            batches += next_batches
+            cursor = replace(cursor, micro=cursor.micro + len(next_batches))
+            if cursor.micro >= len(planned):
                 cursor = self._next_window(cursor)
-        return taken, cursor
+        return batches, cursor
 
     def _next_window(self, cursor: Cursor) -> Cursor:
         if cursor.window + 1 < self.windows:
@@ -141,8 +141,8 @@ class SequenceSampler:
         copy = epoch if self._static_copies is None else epoch % self._static_copies
         order = Permutation(len(self._source), stable_hash(self._seed, "order", epoch))
         start = window * self.documents_per_window
-        places = range(start, min(start + self.documents_per_window, len(self._source)))
-        documents = [d for d in map(order.__getitem__, places) if self._split.is_training(d)]
+        indices = range(start, min(start + self.documents_per_window, len(self._source)))
+        documents = [d for d in map(order.__getitem__, indices) if self._split.is_training(d)]
         stretches = [s for document in documents for s in self._cut(document, copy, cutting)]
         make_rng(self._seed, "window", epoch, window).shuffle(stretches)
         filled = batch_sequences(stretches, self._micro_tokens)

@@ -1,4 +1,4 @@
-"""Masked language modelling: which positions of an instance are predicted, and what the model sees there instead.
+"""Masked language modelling: which positions are predicted, and what the model sees instead.
 
 In: an instance, settings, a random generator. Out: the chosen positions with the unit that each belongs to, and the
 corrupted tokens. Pieces are chosen as BERT was published, words as its whole-word checkpoints (a word that no longer
@@ -89,8 +89,8 @@ def choose_positions(instance: Instance, settings: MaskSettings, rng: np.random.
     As published, a unit that has more pieces than may still be predicted is passed over: fewer positions than the
     rate asks for are chosen then, and none at all if no unit fits.
     """
-    places = np.flatnonzero(~instance.special)
-    return _CHOOSERS[settings.unit](instance, places, settings, rng)
+    candidates = np.flatnonzero(~instance.special)
+    return _CHOOSERS[settings.unit](instance, candidates, settings, rng)
 
 
 def corrupt(
@@ -113,32 +113,32 @@ def corrupt(
 
 
 def _budget(tokens: int, settings: MaskSettings, *, least: int = 1, used: int = 0) -> int:
-    """Say how many of so many tokens are predicted, when some of the sequence's predictions are used already."""
-    wanted = max(least, round(tokens * settings.rate))
-    return wanted if settings.max_predictions is None else min(wanted, settings.max_predictions - used)
+    """Count the predictions for so many tokens, when `used` predictions of the sequence are spent already."""
+    budget = max(least, round(tokens * settings.rate))
+    return budget if settings.max_predictions is None else min(budget, settings.max_predictions - used)
 
 
 def _choose_pieces(
-    instance: Instance, places: PositionArray, settings: MaskSettings, rng: np.random.Generator
+    instance: Instance, candidates: PositionArray, settings: MaskSettings, rng: np.random.Generator
 ) -> MaskedPositions:
-    positions = np.sort(rng.permutation(places)[: _budget(len(instance), settings)])
+    positions = np.sort(rng.permutation(candidates)[: _budget(len(instance), settings)])
     return MaskedPositions(positions, np.arange(len(positions)))
 
 
 def _choose_words(
-    instance: Instance, places: PositionArray, settings: MaskSettings, rng: np.random.Generator
+    instance: Instance, candidates: PositionArray, settings: MaskSettings, rng: np.random.Generator
 ) -> MaskedPositions:
     # As published, a continuation that truncation left at the start of B belongs to the last word of A.
-    words = _number_units(instance.flags[places] & WORD_START != 0)
-    return _take_units(places, words, rng.permutation(words.max(initial=-1) + 1), _budget(len(instance), settings))
+    words = _number_units(instance.flags[candidates] & WORD_START != 0)
+    return _take_units(candidates, words, rng.permutation(words.max(initial=-1) + 1), _budget(len(instance), settings))
 
 
 def _choose_spans(
-    instance: Instance, places: PositionArray, settings: MaskSettings, rng: np.random.Generator
+    instance: Instance, candidates: PositionArray, settings: MaskSettings, rng: np.random.Generator
 ) -> MaskedPositions:
-    words = _number_units((instance.flags[places] & WORD_START != 0) | _after_gap(places))
+    words = _number_units((instance.flags[candidates] & WORD_START != 0) | _after_gap(candidates))
     sizes = np.bincount(words).tolist()
-    segments = instance.segments[places[np.searchsorted(words, np.arange(len(sizes)))]]
+    segments = instance.segments[candidates[np.searchsorted(words, np.arange(len(sizes)))]]
     ends = np.searchsorted(segments, segments, side="right").tolist()
     owners = [-1] * len(sizes)
     budget = _budget(len(instance), settings)
@@ -148,7 +148,7 @@ def _choose_spans(
             end = min(ends[anchor], anchor + _span_length(settings, rng))
             budget = _grow(owners, sizes, anchor, end, budget)
     units = np.array(owners)[words]
-    return MaskedPositions(places[units >= 0], units[units >= 0])
+    return MaskedPositions(candidates[units >= 0], units[units >= 0])
 
 
 def _span_length(settings: MaskSettings, rng: np.random.Generator) -> int:
@@ -160,7 +160,7 @@ def _span_length(settings: MaskSettings, rng: np.random.Generator) -> int:
 
 
 def _grow(owners: list[int], sizes: list[int], anchor: int, end: int, budget: int) -> int:
-    """Take the words of a span up to the first that does not fit, and say what is left of the budget."""
+    """Add words to a span up to the first that does not fit, and return the rest of the budget."""
     for word in range(anchor, end):
         if owners[word] < 0:
             if sizes[word] > budget:
@@ -171,10 +171,10 @@ def _grow(owners: list[int], sizes: list[int], anchor: int, end: int, budget: in
 
 
 def _choose_entities(
-    instance: Instance, places: PositionArray, settings: MaskSettings, rng: np.random.Generator
+    instance: Instance, candidates: PositionArray, settings: MaskSettings, rng: np.random.Generator
 ) -> MaskedPositions:
-    inside = instance.flags[places] & IN_ENTITY != 0
-    named, plain = places[inside], places[~inside]
+    inside = instance.flags[candidates] & IN_ENTITY != 0
+    named, plain = candidates[inside], candidates[~inside]
     chosen = _draw_entities(instance.flags, named, settings, rng)
     words = _number_units((instance.flags[plain] & WORD_START != 0) | _after_gap(plain))
     budget = _budget(len(instance) - len(named), settings, least=0 if len(chosen) else 1, used=len(chosen))
@@ -194,10 +194,10 @@ def _draw_entities(
     return _take_units(named, entities, rng.permutation(lucky), settings.max_predictions or len(named))
 
 
-def _after_gap(places: PositionArray) -> npt.NDArray[np.bool_]:
-    """Say for each place whether its left neighbour is missing."""
-    gaps = np.ones(len(places), np.bool_)
-    gaps[1:] = np.diff(places) != 1
+def _after_gap(positions: PositionArray) -> npt.NDArray[np.bool_]:
+    """Mark the positions whose left neighbour is missing."""
+    gaps = np.ones(len(positions), np.bool_)
+    gaps[1:] = np.diff(positions) != 1
     return gaps
 
 
@@ -207,18 +207,18 @@ def _number_units(begins: npt.NDArray[np.bool_]) -> PositionArray:
     return np.cumsum(begins) - 1
 
 
-def _take_units(places: PositionArray, units: PositionArray, order: PositionArray, budget: int) -> MaskedPositions:
+def _take_units(candidates: PositionArray, units: PositionArray, order: PositionArray, budget: int) -> MaskedPositions:
     """Take units in the given order, passing over those that no longer fit."""
     sizes = np.bincount(units).tolist()
-    taken = [False] * len(sizes)
+    is_chosen = [False] * len(sizes)
     for unit in order.tolist():
         if budget == 0:
             break
         if sizes[unit] <= budget:
-            taken[unit] = True
+            is_chosen[unit] = True
             budget -= sizes[unit]
-    chosen = np.array(taken, np.bool_)[units]
-    return MaskedPositions(places[chosen], units[chosen])
+    chosen = np.array(is_chosen, np.bool_)[units]
+    return MaskedPositions(candidates[chosen], units[chosen])
 
 
 _CHOOSERS: dict[MaskUnit, Callable[[Instance, PositionArray, MaskSettings, np.random.Generator], MaskedPositions]] = {

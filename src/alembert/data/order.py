@@ -1,4 +1,4 @@
-"""Chance that can be looked up: the same numbers give the same draw, on every machine and in any order.
+"""Random numbers by address: the same address gives the same draw on every machine, in any order.
 
 Training never keeps the state of a random generator. Each decision has an address (seed, epoch, document, ...), and
 its generator is made from that address, so a run can begin anywhere, and any number of processes see the same data.
@@ -33,22 +33,22 @@ _MASK = (1 << 64) - 1
 
 @dataclass(frozen=True)
 class Permutation:
-    """A random order of `range(size)` that needs no memory: each place is computed when asked for.
+    """A random order of `range(size)` that needs no memory: each element is computed when asked for.
 
     A Feistel network shuffles the next power of four above `size`; what falls outside is shuffled again until it
     falls inside (Black and Rogaway 2002), fewer than four times on average.
 
-    >>> sorted(Permutation(10, 7)[place] for place in range(10)) == list(range(10))
+    >>> sorted(Permutation(10, 7)[index] for index in range(10)) == list(range(10))
     True
     """
 
     size: int
     key: int
 
-    def __getitem__(self, place: int) -> int:
-        if not 0 <= place < self.size:
-            raise IndexError(place)
-        value = self._shuffle(place)
+    def __getitem__(self, index: int) -> int:
+        if not 0 <= index < self.size:
+            raise IndexError(index)
+        value = self._shuffle(index)
         while value >= self.size:
             value = self._shuffle(value)
         return value

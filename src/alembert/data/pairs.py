@@ -31,7 +31,7 @@ class SentenceSource(Protocol):
         ...
 
     def get_sentence_borders(self, document: int) -> npt.NDArray[np.int64]:
-        """Give the tokens at which a document's sentences begin, and the end of the last."""
+        """Return the tokens at which a document's sentences begin, and the end of the last."""
         ...
 
 
@@ -101,7 +101,7 @@ def build_sentence_order_pairs(
 
 
 def _sentences(source: SentenceSource, document: int) -> list[int]:
-    """Give the borders of the sentences that have tokens."""
+    """Return the borders of the sentences that have tokens."""
     return list(dict.fromkeys(source.get_sentence_borders(document).tolist()))
 
 

@@ -1,12 +1,9 @@
-"""Single sequences: a document cut into stretches, and a stretch turned into the instance that a model reads.
+"""Documents cut into spans of tokens, and the training sequences that the model reads of them.
 
-In: the token borders of a document's sentences. Out: stretches that hold every token exactly once. Cut at sentences,
-a sequence reads well and is often shorter than it could be; cut at tokens, all but the last of a document are full.
-
-The nouns of training data: a stretch of the shards, and the instance that it becomes.
-
-A `TokenSpan` says which tokens of the shards make one training sequence, and is small: a window of thousands of them is
-planned ahead. An `Instance` holds the tokens themselves, with `[CLS]` and `[SEP]`, and is made when its turn comes.
+In: the token borders of a document's sentences. Out: spans that hold every token exactly once. Cut at sentences, a
+sequence reads well and is often shorter than it could be; cut at tokens, all but the last of a document are full. A
+`TokenSpan` is small, so that a window of thousands of them is planned ahead. An `Instance` holds the tokens themselves,
+with `[CLS]` and `[SEP]`, and is built when it is needed.
 """
 
 from __future__ import annotations
@@ -98,10 +95,14 @@ def build_instance(
     ids[0] = cls_id
     segments, flags = np.zeros((2, stretch.length), np.uint8)
     special = np.ones(stretch.length, np.bool_)
-    place = 1
+    position = 1
     for segment, (start, end) in enumerate((stretch.a,) if stretch.b is None else (stretch.a, stretch.b)):
-        here = slice(place, place + end - start)
-        ids[here], flags[here], special[here] = shards_ids[start:end], shards_flags[start:end], False
-        segments[place : here.stop + 1] = segment
-        place = here.stop + 1
+        segment_slice = slice(position, position + end - start)
+        ids[segment_slice], flags[segment_slice], special[segment_slice] = (
+            shards_ids[start:end],
+            shards_flags[start:end],
+            False,
+        )
+        segments[position : segment_slice.stop + 1] = segment
+        position = segment_slice.stop + 1
     return Instance(ids, segments, flags, special, stretch.label)

@@ -1,11 +1,9 @@
-"""Overlapping windows over a long text: what a model of limited length reads, and which of its answers count.
+"""Overlapping windows over a long text, and the token ids of one window as the model reads them.
 
-In go a number of tokens, the limit and the overlap; out come windows in order. Each token belongs to the own zone of
+In: a number of tokens, the limit and the overlap. Out: windows in order, each of which becomes a `Row`. Each token belongs to the own zone of
 exactly one window, where it has context on both sides; answers elsewhere in a window are not used. Borders fall on
 sentence starts where one is within reach, else on word starts. That wastes some room in each window (a quarter of what
 is left of it without the overlap, at either end, at most), and spares the model half sentences.
-
-What a model reads at once: one window of one example, as numbers.
 """
 
 from __future__ import annotations
@@ -50,8 +48,8 @@ def compute_windows(
     if length <= limit:
         return [Window(0, length, 0, length)] if length else []
     words = _Positions(_word_starts(length, limit, solid))
-    known = set(words.items)
-    cutter = _Cutter(length, limit, overlap, words, _Positions(sorted(known.intersection(breaks) - {0, length})))
+    word_starts = set(words.items)
+    cutter = _Cutter(length, limit, overlap, words, _Positions(sorted(word_starts.intersection(breaks) - {0, length})))
     return list(_assign_own_zones(list(cutter.stretches()), cutter))
 
 
@@ -73,11 +71,11 @@ def _word_starts(length: int, limit: int, solid: npt.NDArray[np.bool_] | None) -
         raise ValueError(f"{len(solid)} marks for {length} tokens")
     starts = np.append(~solid, True)
     starts[0] = True
-    places = np.flatnonzero(starts)
-    for word in np.flatnonzero(np.diff(places) > limit):
-        starts[places[word] : places[word + 1]] = True
-    found: list[int] = np.flatnonzero(starts).tolist()
-    return found
+    borders = np.flatnonzero(starts)
+    for word in np.flatnonzero(np.diff(borders) > limit):
+        starts[borders[word] : borders[word + 1]] = True
+    positions: list[int] = np.flatnonzero(starts).tolist()
+    return positions
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,16 +85,16 @@ class _Positions:
     items: list[int]
 
     def first(self, low: int) -> int:
-        """Give the first that is not below `low`; there must be one."""
+        """Return the first that is not below `low`; there must be one."""
         return self.items[bisect_left(self.items, low)]
 
     def last(self, low: int, high: int) -> int | None:
-        """Give the last from `low` to `high`, both included."""
-        place = bisect_right(self.items, high) - 1
-        return self.items[place] if place >= 0 and self.items[place] >= low else None
+        """Return the last from `low` to `high`, both included."""
+        index = bisect_right(self.items, high) - 1
+        return self.items[index] if index >= 0 and self.items[index] >= low else None
 
     def nearest(self, low: int, high: int) -> int | None:
-        """Give the one from `low` to `high` that is nearest to the middle between them."""
+        """Return the one from `low` to `high` that is nearest to the middle between them."""
         middle = (low + high) // 2
         before, after = self.last(low, middle), bisect_right(self.items, middle)
         if after == len(self.items) or self.items[after] > high:
@@ -121,7 +119,7 @@ class _Cutter:
         return (self.limit - self.overlap) // 4
 
     def stretches(self) -> Iterator[tuple[int, int]]:
-        """Give start and end of the windows; both grow from one to the next."""
+        """Yield start and end of the windows; both grow from one to the next."""
         start = end = 0
         while start + self.limit < self.length:
             end = self._end(start, end)
@@ -137,26 +135,26 @@ class _Cutter:
     def _next_start(self, start: int, end: int) -> int:
         """Go back from the end of a window by the overlap, unless the next window then ended where this one does."""
         earliest = max(start + 1, self.words.first(end + 1) - self.limit)
-        wanted = end - self.overlap
-        found = self.breaks.last(max(earliest, wanted - self.reach), wanted) or self.words.last(earliest, wanted)
-        return found or self.words.first(earliest)
+        target = end - self.overlap
+        start_at = self.breaks.last(max(earliest, target - self.reach), target) or self.words.last(earliest, target)
+        return start_at or self.words.first(earliest)
 
     def border(self, start: int, end: int) -> int:
-        """Say where, in what two windows share, the own zone of the first ends and that of the second starts."""
+        """Find where, in the overlap of two windows, the own zone of the first ends and that of the second starts."""
         low, high = start + self.overlap // 2, end - self.overlap // 2
         for positions in (self.breaks, self.words):
-            found = positions.nearest(low, high) if low <= high else None
-            if found is not None:
-                return found
+            nearest = positions.nearest(low, high) if low <= high else None
+            if nearest is not None:
+                return nearest
         return self.words.nearest(start, end) or end
 
 
 def _assign_own_zones(stretches: Sequence[tuple[int, int]], cutter: _Cutter) -> Iterator[Window]:
     """Share the tokens out; a window that would own none, between long words, is left out."""
     own_start = 0
-    for place, (start, end) in enumerate(stretches):
-        is_last = place + 1 == len(stretches)
-        own_end = end if is_last else max(own_start, cutter.border(stretches[place + 1][0], end))
+    for index, (start, end) in enumerate(stretches):
+        is_last = index + 1 == len(stretches)
+        own_end = end if is_last else max(own_start, cutter.border(stretches[index + 1][0], end))
         if own_start < own_end:
             yield Window(start, end, own_start, own_end)
         own_start = own_end
@@ -164,12 +162,12 @@ def _assign_own_zones(stretches: Sequence[tuple[int, int]], cutter: _Cutter) -> 
 
 IntArray = npt.NDArray[np.int64]
 REFERENCE_TOKENS: Final = 128
-"""Length of the row for which the cost of a model is told: attention makes a token of a longer one dearer."""
+"""Length of the row for which the cost of a model is reported: attention makes each token of a longer row dearer."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Row:
-    """Token ids of one window, where answers are wanted in it, and, if known, the right ones."""
+    """Token ids of one window, the positions that are predicted, and, for training, the right answers."""
 
     ids: IntArray
     positions: IntArray
