@@ -1,4 +1,4 @@
-"""The model card: `README.md` of a Checkpoint, made from what is known, the same for the same model and training."""
+"""The model card: `README.md` of a Checkpoint, the same for the same model and training."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def build_model_card(blueprint: Blueprint, model_type: str, training: Mapping[st
         "",
         *_table(_model(blueprint)),
         "",
-        *_reading(blueprint, model_type),
+        *_explain_heads(blueprint, model_type),
         *(("## Training", "", *_table(_training_rows(training)), "") if training else ()),
         f"Open it with `alembert.open(folder)`{opening}",
         "",
@@ -105,14 +105,14 @@ def _training_rows(training: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     return ((escape_markdown(name), escape_markdown(value)) for name, value in training.items())
 
 
-def _reading(blueprint: Blueprint, model_type: str) -> Iterator[str]:
-    """Say how to read the answers of heads whose outputs do not say it themselves."""
-    told = {
+def _explain_heads(blueprint: Blueprint, model_type: str) -> Iterator[str]:
+    """Explain how to read the answers of heads whose outputs do not show it."""
+    explanations = {
         name: text for name, spec in sorted(blueprint.heads.items()) if (text := _how_to_read(name, spec, model_type))
     }
-    if told:
+    if explanations:
         yield from ("## How the answers are read", "")
-        for name, text in told.items():
+        for name, text in explanations.items():
             yield from (f"`{name}`: {text}", "")
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints: a model with its tokenizer and labels in one folder, in the form that Hugging Face tools expect.
+"""Checkpoints: a model with its tokenizer and labels in one folder that Hugging Face tools open.
 
 `open` reads a folder (or, with `hub:`, a model of the Hugging Face hub) and checks it against its own configuration
 before memory is taken; `Checkpoint.save` writes it so that `transformers.AutoModel...from_pretrained` opens it.
@@ -110,7 +110,7 @@ class Checkpoint:
         # One type for all, as in every file that is opened; the first weight stands for the rest.
         dtype = str(next(iter(self.model.state_dict().values())).dtype).removeprefix("torch.")
         extra = {EXTRA_KEY: dict(self.extra)} if family.model_type == NativeFormat.model_type else self.extra
-        return {**extra, **family.step(self.blueprint), "dtype": dtype}
+        return {**extra, **family.write_config(self.blueprint), "dtype": dtype}
 
     def write(
         self,
@@ -160,7 +160,7 @@ def assemble(
     table = get_family(raw.get("model_type"), family)
     names = _canonical_names(weights.shapes, table)
     with refuse_malformed(f"{folder}/config.json is damaged: it does not describe a model. Restore the file."):
-        blueprint = table.prefill(raw, names, architecture)
+        blueprint = table.read_config(raw, names, architecture)
     tokenizer = _open_tokenizer(folder)
     _check_vocabulary(tokenizer, blueprint, str(folder))
     _check_depth(folder, table, blueprint, names)
@@ -177,7 +177,7 @@ def assemble(
     unexpected = tuple(sorted(stored for name, stored in names.items() if name not in used))
     if unexpected:
         warnings.warn(f"{folder}: {shortlist(unexpected)} left out, no part of this model", stacklevel=3)
-    own = table.step(blueprint)
+    own = table.write_config(blueprint)
     others = raw.get(EXTRA_KEY, {}) if table.model_type == NativeFormat.model_type else raw
     return Checkpoint(
         model=model.eval(),

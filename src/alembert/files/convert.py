@@ -1,4 +1,4 @@
-"""`convert`: bring a checkpoint with old `.bin` weights into today's form, once and explicitly.
+"""`convert`: rewrite a checkpoint with old `.bin` weights as safetensors, once and explicitly.
 
 A `.bin` file is a pickle. It is read with torch's weights-only loader and in no other way, so nothing in it can run.
 """

@@ -1,4 +1,4 @@
-"""A model family is a table: configuration keys, weight names, and the heads of each published architecture.
+"""Model families as tables: configuration keys, weight names, heads of published architectures.
 
 `Family` reads a foreign `config.json` into a `Blueprint` (what the model is) and maps our weight names to theirs; the
 same table serves both directions. A new family is a new table; only new mathematics needs a new class (in `nn/`).
@@ -73,10 +73,10 @@ class CheckpointFormat(Protocol):
     def tied(self) -> Mapping[str, str]:
         """Stored copies of tied weights -> our weight that they must equal."""
 
-    def prefill(self, raw: Mapping[str, Any], stored: Collection[str], architecture: str | None) -> Blueprint:
+    def read_config(self, raw: Mapping[str, Any], stored: Collection[str], architecture: str | None) -> Blueprint:
         """Turn a `config.json` and the canonical names of the stored weights into a blueprint."""
 
-    def step(self, blueprint: Blueprint) -> dict[str, Any]:
+    def write_config(self, blueprint: Blueprint) -> dict[str, Any]:
         """Turn a blueprint into a `config.json`."""
 
     def holds(self, blueprint: Blueprint) -> bool:
@@ -129,8 +129,8 @@ class Family:
     tied: Mapping[str, str]
     architectures: Mapping[str, Architecture]
 
-    def prefill(self, raw: Mapping[str, Any], stored: Collection[str], architecture: str | None) -> Blueprint:
-        config = self._read_config(raw)
+    def read_config(self, raw: Mapping[str, Any], stored: Collection[str], architecture: str | None) -> Blueprint:
+        config = self._encoder_config(raw)
         published = self.architectures[self._architecture(raw, stored, architecture)].heads
         kinds = tuple(_resolve_extended_kind(kind, stored) for kind in published)
         if not kinds and raw.get(EMBED_POOLING_KEY) is not None:
@@ -154,7 +154,7 @@ class Family:
         pooler = not kinds and self._has(stored, "pooler.")
         return Blueprint(config=config, heads=heads, pooler=pooler, labels=labels)
 
-    def step(self, blueprint: Blueprint) -> dict[str, Any]:
+    def write_config(self, blueprint: Blueprint) -> dict[str, Any]:
         config = blueprint.config
         raw: dict[str, Any] = {key: getattr(config, key) for key in self.config_keys}
         raw["model_type"] = self.model_type
@@ -179,7 +179,7 @@ class Family:
             return False
         stored = [added for kind, (_, added) in EXTENDED_HEADS.items() if kind in blueprint.heads]
         stored += ["pooler.dense.weight"] if blueprint.pooler else []
-        return self.prefill(self.step(blueprint), stored, None) == blueprint
+        return self.read_config(self.write_config(blueprint), stored, None) == blueprint
 
     def canonical(self, stored: str) -> str:
         # Models wrapped for several GPUs were often saved with the wrapper's name in front.
@@ -200,29 +200,29 @@ class Family:
         is_bare = not blueprint.heads.keys() - {EMBED_HEAD}
         return canonical if in_head or is_bare else self.prefix + canonical
 
-    def _read_config(self, raw: Mapping[str, Any]) -> EncoderConfig:
+    def _encoder_config(self, raw: Mapping[str, Any]) -> EncoderConfig:
         for key, value in self.fixed.items():
             if raw.get(key) not in (value, None):
                 raise BadFile(
                     f"config.json asks for `{key}` = {raw[key]!r}, which alembert does not have; "
                     f"only {value!r} can be opened."
                 )
-        given = {key: raw[key] for key in self.config_keys if raw.get(key) is not None}
-        if isinstance(name := given.get("hidden_act"), str):
-            given["hidden_act"] = _ACTIVATION_ALIASES.get(name, name)
-        if "vocab_size" not in given:
+        config_values = {key: raw[key] for key in self.config_keys if raw.get(key) is not None}
+        if isinstance(name := config_values.get("hidden_act"), str):
+            config_values["hidden_act"] = _ACTIVATION_ALIASES.get(name, name)
+        if "vocab_size" not in config_values:
             raise BadFile("config.json has no `vocab_size`; expected the number of rows of the token embedding.")
         attention = "causal" if raw.get("is_decoder") else "bidirectional"
-        return EncoderConfig(**{**self.defaults, **given}, attention=attention)
+        return EncoderConfig(**{**self.defaults, **config_values}, attention=attention)
 
-    def _architecture(self, raw: Mapping[str, Any], stored: Collection[str], wanted: str | None) -> str:
+    def _architecture(self, raw: Mapping[str, Any], stored: Collection[str], architecture: str | None) -> str:
         declared = raw.get("architectures") or []
-        name = wanted or (declared[0] if isinstance(declared, list) and declared else None)
+        name = architecture or (declared[0] if isinstance(declared, list) and declared else None)
         if isinstance(name, str) and name in self.architectures:
             return name
         if name is not None:
-            known = ", ".join(self.architectures)
-            raise BadFile(f"The architecture {name!r} is not known for `{self.model_type}`; expected one of {known}.")
+            names = ", ".join(self.architectures)
+            raise BadFile(f"The architecture {name!r} is not known for `{self.model_type}`; expected one of {names}.")
         return self._architecture_from_weights(stored)
 
     def _architecture_from_weights(self, stored: Collection[str]) -> str:
@@ -257,7 +257,9 @@ class Family:
 
 def _resolve_extended_kind(kind: str, stored: Collection[str]) -> str:
     """Return the kind of head that the stored weights make of a published one."""
-    return next((ours for ours, told in EXTENDED_HEADS.items() if told[0] == kind and told[1] in stored), kind)
+    return next(
+        (ours for ours, published in EXTENDED_HEADS.items() if published[0] == kind and published[1] in stored), kind
+    )
 
 
 def _read_answers(raw: Mapping[str, Any]) -> str:
@@ -291,9 +293,9 @@ def _read_labels(raw: Mapping[str, Any]) -> Names:
 
 
 def _template(module: str, config: EncoderConfig) -> tuple[str, dict[str, int]]:
-    found = re.match(r"blocks\.(\d+)\.", module)
-    if not found:
+    match = re.match(r"blocks\.(\d+)\.", module)
+    if not match:
         return module, {}
-    layer = int(found[1])
+    layer = int(match[1])
     group, inner = divmod(layer, config.inner_group_num)
-    return f"blocks.{{layer}}.{module[found.end() :]}", {"layer": layer, "group": group, "inner": inner}
+    return f"blocks.{{layer}}.{module[match.end() :]}", {"layer": layer, "group": group, "inner": inner}

@@ -1,9 +1,9 @@
-"""Make a student of a teacher: its shape, and the weights that it begins with.
+"""A student made of a teacher: its shape, and the weights that it begins with.
 
-In: the teacher's Checkpoint and what is wanted: a size (`4x312`), a part of the teacher's layers (`half`), or the folder
-of a student that is there. Out: a Checkpoint without heads, which `files.heads` adds. A student of the teacher's shape
-begins as its layers, bit for bit; a narrower one as its narrowed weights (`student_narrow`); one from scratch with
-fresh weights. With another tokenizer, a piece begins as the mean of the teacher's pieces of it. A student from a folder
+In: the teacher's Checkpoint, and a size (`4x312`), a part of the teacher's layers (`half`), or the folder of an existing
+student. Out: a Checkpoint without heads, which `surgery.with_heads` adds. A student of the teacher's shape begins as its
+layers, bit for bit; a narrower one as its narrowed weights (`student_weights`); one from scratch with fresh weights.
+With another tokenizer, a piece begins as the mean of the teacher's pieces of it. A student from a folder
 keeps its heads and weights; only markers that a task has added to the teacher's vocabulary are added to it.
 """
 
@@ -41,7 +41,7 @@ _RANDOM_LENGTH: Final = 32
 
 def make_student(
     teacher: Checkpoint,
-    wanted: str,
+    size_or_folder: str,
     settings: StudentSettings,
     *,
     tokenizer: Tokenizer | None = None,
@@ -53,10 +53,10 @@ def make_student(
     `rows` are rows of the text that it will read, as ids of the teacher's pieces with its special ones: a few thousand
     tokens, by which weights are narrowed; empty: rows of random pieces, which keep less.
     """
-    if not is_size(wanted) and (is_hub_id(wanted) or Path(wanted).exists()):
-        return _open_student(teacher, wanted, settings, tokenizer)
+    if not is_size(size_or_folder) and (is_hub_id(size_or_folder) or Path(size_or_folder).exists()):
+        return _open_student(teacher, size_or_folder, settings, tokenizer)
     config = teacher.blueprint.config
-    shape = resolve_shape(parse_size(wanted, config), config, settings)
+    shape = resolve_shape(parse_size(size_or_folder, config), config, settings)
     own = tokenizer or teacher.tokenizer
     if not shape.layers:
         size = config.vocab_size if tokenizer is None else tokenizer.vocab_size
@@ -110,36 +110,36 @@ def _random_rows(teacher: Checkpoint, seed: int) -> list[list[int]]:
 
 
 def _open_student(
-    teacher: Checkpoint, wanted: str, settings: StudentSettings, tokenizer: Tokenizer | None
+    teacher: Checkpoint, folder: str, settings: StudentSettings, tokenizer: Tokenizer | None
 ) -> Checkpoint:
     if tokenizer is not None or settings != StudentSettings(start=settings.start):
         raise BadSetting(
-            f"The student {wanted} is there and has its shape and vocabulary; `heads`, `inner`, `layers` and another "
+            f"The student {folder} is there and has its shape and vocabulary; `heads`, `inner`, `layers` and another "
             "tokenizer are for one that is made. Leave them out."
         )
-    student = open_checkpoint(wanted)
-    _check_limits(student.blueprint.config, teacher.blueprint.config, wanted)
-    return _with_vocabulary_of(teacher, student, wanted)
+    student = open_checkpoint(folder)
+    _check_limits(student.blueprint.config, teacher.blueprint.config, folder)
+    return _with_vocabulary_of(teacher, student, folder)
 
 
-def _check_limits(student: EncoderConfig, teacher: EncoderConfig, wanted: str) -> None:
+def _check_limits(student: EncoderConfig, teacher: EncoderConfig, folder: str) -> None:
     check_depth(student.num_hidden_layers, teacher)
     for name, what in (("max_position_embeddings", "tokens"), ("type_vocab_size", "segments")):
         ours, theirs = getattr(student, name), getattr(teacher, name)
         if ours < theirs:
             raise BadFile(
-                f"The student {wanted} reads up to {ours} {what} and its teacher {theirs} (`{name}`). Use a student that "
+                f"The student {folder} reads up to {ours} {what} and its teacher {theirs} (`{name}`). Use a student that "
                 "was made of this teacher."
             )
 
 
-def _with_vocabulary_of(teacher: Checkpoint, student: Checkpoint, wanted: str) -> Checkpoint:
+def _with_vocabulary_of(teacher: Checkpoint, student: Checkpoint, folder: str) -> Checkpoint:
     """Check that both cut text alike; what a task has added to the teacher's vocabulary is added to the student's."""
     theirs, ours = teacher.require_tokenizer(), student.tokenizer
     if ours is None or not _begins_as(theirs, ours):
-        found = "none" if ours is None else repr(ours)
+        described = "none" if ours is None else repr(ours)
         raise BadFile(
-            f"The student {wanted} has another tokenizer than its teacher ({found}, and the teacher {theirs!r}); they must "
+            f"The student {folder} has another tokenizer than its teacher ({described}, and the teacher {theirs!r}); they must "
             "read the same pieces. Use a student that was made of this teacher."
         )
     if theirs.vocab_size == ours.vocab_size:
@@ -150,6 +150,6 @@ def _with_vocabulary_of(teacher: Checkpoint, student: Checkpoint, wanted: str) -
 
 
 def _begins_as(longer: Tokenizer, shorter: Tokenizer) -> bool:
-    """Tell whether a tokenizer is another one, perhaps with pieces after those of it."""
-    one, other = (replace(each.parts.settings, model_max_length=None) for each in (longer, shorter))
+    """Whether one tokenizer equals another, apart from pieces after those of it."""
+    one, other = (replace(tokenizer.parts.settings, model_max_length=None) for tokenizer in (longer, shorter))
     return one == other and longer.vocabulary.pieces[: shorter.vocab_size] == shorter.vocabulary.pieces

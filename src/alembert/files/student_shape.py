@@ -1,12 +1,11 @@
-"""What shape a student has: `4x312`, `half`, and what is left to the teacher, as a checked configuration.
+"""The shape of a student: its settings, and its configuration checked against the teacher's.
 
-In: what was asked for, the teacher's configuration and `StudentSettings`. Out: a `StudentShape`, the student's
-configuration with the teacher's layer for each of its own; or a sentence. No torch is needed to find out.
+In: a size (`4x312`, `half`), the teacher's configuration and `StudentSettings`. Out: a `StudentShape`, the student's
+configuration with the teacher's layer for each of its own; or an error. No torch is needed, so that settings are checked
+before it is loaded.
 
 A teacher whose layers share weights (ALBERT) has students that share theirs alike: as many groups, or one a layer where
 the student has fewer layers than groups. Embeddings that are narrower than the states keep their width.
-
-How a student begins; apart from the making of it, so that settings are checked before torch is loaded.
 """
 
 from __future__ import annotations
@@ -78,31 +77,31 @@ class StudentShape:
     """For each of its layers, the teacher's (from 1) that it begins as; empty: it begins from scratch."""
 
 
-def is_size(wanted: str) -> bool:
-    """Tell a size from a folder that is named like one: `4x312` is a size, `./4x312` a folder."""
-    return wanted in DEPTH_DIVISORS or _SIZE.fullmatch(wanted) is not None
+def is_size(text: str) -> bool:
+    """Whether a text is a size and no folder: `4x312` is a size, `./4x312` a folder."""
+    return text in DEPTH_DIVISORS or _SIZE.fullmatch(text) is not None
 
 
-def parse_size(wanted: str, teacher: EncoderConfig) -> StudentSize:
+def parse_size(text: str, teacher: EncoderConfig) -> StudentSize:
     """Read a size, which may depend on the teacher's.
 
     >>> parse_size("half", EncoderConfig(vocab_size=9))
-    Size(layers=6, width=768)
+    StudentSize(layers=6, width=768)
     """
-    found = _SIZE.fullmatch(wanted)
-    if found is None and wanted not in DEPTH_DIVISORS:
+    match = _SIZE.fullmatch(text)
+    if match is None and text not in DEPTH_DIVISORS:
         raise BadSetting(
-            f"{wanted!r} is no size of a student and no folder. Write layers x width (4x312), or one of "
+            f"{text!r} is no size of a student and no folder. Write layers x width (4x312), or one of "
             f"{', '.join(DEPTH_DIVISORS)} for that part of the teacher's layers, or the folder of a student."
         )
     size = (
-        StudentSize(int(found[1]), int(found[2]))
-        if found
-        else StudentSize(teacher.num_hidden_layers // DEPTH_DIVISORS[wanted], teacher.hidden_size)
+        StudentSize(int(match[1]), int(match[2]))
+        if match
+        else StudentSize(teacher.num_hidden_layers // DEPTH_DIVISORS[text], teacher.hidden_size)
     )
     if not size.layers:
         raise BadSetting(
-            f"The teacher has {teacher.num_hidden_layers} layers, of which there is no {wanted}. Use half, or a size."
+            f"The teacher has {teacher.num_hidden_layers} layers, of which there is no {text}. Use half, or a size."
         )
     check_depth(size.layers, teacher)
     return size
@@ -136,7 +135,7 @@ def resolve_shape(size: StudentSize, teacher: EncoderConfig, settings: StudentSe
 
 
 def explain_incompatibility(student: EncoderConfig, teacher: EncoderConfig) -> str | None:
-    """Say why a student cannot begin as its teacher; none: it can."""
+    """Explain why a student cannot begin as its teacher; none: it can."""
     narrower = student.hidden_size != teacher.hidden_size
     for what, ours, theirs in (
         ("wide", student.hidden_size, teacher.hidden_size),
@@ -186,17 +185,17 @@ def _inner(width: int, teacher: EncoderConfig, settings: StudentSettings) -> int
         return settings.inner
     if width == teacher.hidden_size:
         return teacher.intermediate_size
-    wanted = _PUBLISHED_INNER.get(width, 4 * width)
-    return min(wanted, teacher.intermediate_size) if width < teacher.hidden_size else wanted
+    usual = _PUBLISHED_INNER.get(width, 4 * width)
+    return min(usual, teacher.intermediate_size) if width < teacher.hidden_size else usual
 
 
-def _layers(count: int, teacher: EncoderConfig, given: tuple[int, ...]) -> tuple[int, ...]:
+def _layers(count: int, teacher: EncoderConfig, chosen: tuple[int, ...]) -> tuple[int, ...]:
     deepest = teacher.num_hidden_layers
-    if not given:
+    if not chosen:
         return tuple((layer + 1) * deepest // count for layer in range(count))
-    if len(given) != count or not 1 <= given[0] <= given[-1] <= deepest:
+    if len(chosen) != count or not 1 <= chosen[0] <= chosen[-1] <= deepest:
         raise BadSetting(
-            f"`layers` of the student is {list(given)}; expected {count} rising numbers from 1 to {deepest}, the "
+            f"`layers` of the student is {list(chosen)}; expected {count} rising numbers from 1 to {deepest}, the "
             "teacher's layer for each of the student's."
         )
-    return given
+    return chosen

@@ -1,7 +1,7 @@
-"""Narrow a teacher's weights to a student's shape.
+"""The weights of a student: the teacher's, narrowed to its shape and averaged to its vocabulary.
 
-In: the teacher's model, the student's `StudentShape`, and rows of text. Out: the student's weights. The teacher reads the rows
-once, and its states decide what is kept:
+In: the teacher's model, the student's `StudentShape`, and rows of text. Out: the student's weights. The teacher reads the
+rows once, and its states decide what is kept:
 
 - of the states, the coordinates that vary most, the same in all layers, so that residuals and layer norms keep their
   meaning. Matrices that write into the states lose the other rows; matrices that read them get the other coordinates
@@ -14,7 +14,7 @@ At the teacher's own shape nothing is lost. The alternative, a rotation to princ
 worse where all layers are kept and about as good where most are left out: a layer norm after a rotation is another one.
 Rows of the text that the student will read keep more than rows of random pieces, most of all where all layers are kept.
 
-A smaller (or just another) vocabulary for a student: each piece begins as the mean of the teacher's pieces of it.
+With another vocabulary, each piece begins as the mean of the teacher's pieces of it.
 """
 
 from __future__ import annotations
@@ -64,50 +64,52 @@ class TeacherActivations:
 
 @dataclass(frozen=True)
 class StateReconstruction:
-    """How the teacher's states are told from the kept coordinates: all = mix @ kept + shift."""
+    """How the teacher's states follow from the selected coordinates: all = mix @ selected + shift."""
 
     mix_Dd: Tensor
     shift_D: Tensor
 
     @classmethod
-    def of(cls, states_ND: Tensor, kept_d: Tensor) -> StateReconstruction:
-        """Fit the dropped coordinates on the kept ones, which stay as they are."""
+    def of(cls, states_ND: Tensor, coordinates_d: Tensor) -> StateReconstruction:
+        """Fit the dropped coordinates on the selected ones, which stay as they are."""
         width = states_ND.shape[1]
-        dropped = torch.ones(width, dtype=torch.bool).index_fill(0, kept_d, value=False)
+        dropped = torch.ones(width, dtype=torch.bool).index_fill(0, coordinates_d, value=False)
         mean_D = states_ND.double().mean(0)
         centred_ND = states_ND - mean_D
-        kept_Nd = centred_ND[:, kept_d]
-        gram_dd = kept_Nd.T @ kept_Nd
-        gram_dd += torch.eye(len(kept_d)) * (_RIDGE * gram_dd.diagonal().mean() + torch.finfo().tiny)
-        mix_Dd = torch.eye(width, dtype=torch.double)[:, kept_d]
-        mix_Dd[dropped] = torch.linalg.solve(gram_dd, kept_Nd.T @ centred_ND[:, dropped]).T
-        return cls(mix_Dd, mean_D - mix_Dd @ mean_D[kept_d])
+        selected_Nd = centred_ND[:, coordinates_d]
+        gram_dd = selected_Nd.T @ selected_Nd
+        gram_dd += torch.eye(len(coordinates_d)) * (_RIDGE * gram_dd.diagonal().mean() + torch.finfo().tiny)
+        mix_Dd = torch.eye(width, dtype=torch.double)[:, coordinates_d]
+        mix_Dd[dropped] = torch.linalg.solve(gram_dd, selected_Nd.T @ centred_ND[:, dropped]).T
+        return cls(mix_Dd, mean_D - mix_Dd @ mean_D[coordinates_d])
 
     def apply_to(self, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-        """Give a linear layer over all coordinates as one over the kept ones."""
+        """Turn a linear layer over all coordinates into one over the selected ones."""
         wide = weight.double()
         # Where all are kept the shift is a rounding error.
         return (wide @ self.mix_Dd).to(weight), (bias + wide @ self.shift_D).to(bias)
 
 
 def narrow_weights(teacher: Model, shape: StudentShape, rows: Sequence[Sequence[int]]) -> StateDict:
-    """Give the weights of a student, its pooler's among them if the teacher has one."""
+    """Return the weights of a student, its pooler's among them if the teacher has one."""
     old, new = teacher.config, shape.config
     blocks = map_blocks(shape, old)
     seen = _record_activations(teacher, set(blocks.values()), rows)
     state = {name: weight.detach() for name, weight in teacher.state_dict().items()}
-    kept_d = _top_indices(seen.variance(), new.hidden_size)
-    result = _narrow_embeddings(state, kept_d, old)
+    coordinates_d = _top_indices(seen.variance(), new.hidden_size)
+    result = _narrow_embeddings(state, coordinates_d, old)
     for mine, theirs in blocks.items():
         at = f"encoder.blocks.{theirs}."
-        block = _narrow_attention(_select_prefix(state, at), seen.inputs[f"{at}attention.qkv"], kept_d, (old, new))
-        block |= _narrow_feed_forward(_select_prefix(state, at), seen, at, kept_d, new.intermediate_size)
-        block |= {name: state[at + name][kept_d] for name in _norms("attention_norm", "output_norm")}
+        block = _narrow_attention(
+            _select_prefix(state, at), seen.inputs[f"{at}attention.qkv"], coordinates_d, (old, new)
+        )
+        block |= _narrow_feed_forward(_select_prefix(state, at), seen, at, coordinates_d, new.intermediate_size)
+        block |= {name: state[at + name][coordinates_d] for name in _norms("attention_norm", "output_norm")}
         result |= {f"encoder.blocks.{mine}.{name}": weight for name, weight in block.items()}
-    result |= {name: state[name][kept_d] for name in _norms("encoder.final_norm") if name in state}
+    result |= {name: state[name][coordinates_d] for name in _norms("encoder.final_norm") if name in state}
     if teacher.pooler is not None:
-        reading = StateReconstruction.of(seen.inputs["last"], kept_d)
-        weight, bias = state["pooler.dense.weight"][kept_d], state["pooler.dense.bias"][kept_d]
+        reading = StateReconstruction.of(seen.inputs["last"], coordinates_d)
+        weight, bias = state["pooler.dense.weight"][coordinates_d], state["pooler.dense.bias"][coordinates_d]
         result["pooler.dense.weight"], result["pooler.dense.bias"] = reading.apply_to(weight, bias)
     return {name: weight.contiguous() for name, weight in result.items()}
 
@@ -149,37 +151,39 @@ class _ActivationHook:
     into: list[Tensor]
     spread: bool = False
 
-    def __call__(self, module: nn.Module, given: tuple[Tensor, ...]) -> None:
-        self.into.append(given[0].std(0) if self.spread else given[0])
+    def __call__(self, module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        self.into.append(inputs[0].std(0) if self.spread else inputs[0])
 
 
 def _limit_rows(rows: Sequence[Sequence[int]]) -> list[Sequence[int]]:
-    taken: list[Sequence[int]] = []
+    first_rows: list[Sequence[int]] = []
     tokens = 0
     for row in rows:
         tokens += len(row)
-        if taken and tokens > MAX_TEACHER_TOKENS:
+        if first_rows and tokens > MAX_TEACHER_TOKENS:
             break
-        taken.append(row)
-    return taken
+        first_rows.append(row)
+    return first_rows
 
 
-def _narrow_embeddings(state: StateDict, kept_d: Tensor, old: EncoderConfig) -> StateDict:
+def _narrow_embeddings(state: StateDict, coordinates_d: Tensor, old: EncoderConfig) -> StateDict:
     at = "encoder.embeddings."
     if old.embedding_size is not None:
-        widened = {name: state[name][kept_d] for name in (f"{at}widen.weight", f"{at}widen.bias")}
+        widened = {name: state[name][coordinates_d] for name in (f"{at}widen.weight", f"{at}widen.bias")}
         return {name: weight for name, weight in state.items() if name.startswith(at)} | widened
-    return {name: weight[..., kept_d] for name, weight in state.items() if name.startswith(at)}
+    return {name: weight[..., coordinates_d] for name, weight in state.items() if name.startswith(at)}
 
 
 def _narrow_attention(
-    block: StateDict, states_ND: Tensor, kept_d: Tensor, configs: tuple[EncoderConfig, EncoderConfig]
+    block: StateDict, states_ND: Tensor, coordinates_d: Tensor, configs: tuple[EncoderConfig, EncoderConfig]
 ) -> StateDict:
     old, new = configs
     heads, size = old.num_attention_heads, old.head_size
     weight_3HKD = block["attention.qkv.weight"].double().view(3, heads, size, -1)
     bias_3HK = block["attention.qkv.bias"].double().view(3, heads, size)
-    out_HdK = block["attention.out.weight"][kept_d].double().view(len(kept_d), heads, size).transpose(0, 1)
+    out_HdK = (
+        block["attention.out.weight"][coordinates_d].double().view(len(coordinates_d), heads, size).transpose(0, 1)
+    )
     qkv_ND = nn.functional.linear(states_ND, block["attention.qkv.weight"], block["attention.qkv.bias"])
     qkv_3HNK = qkv_ND.double().view(-1, 3, heads, size).permute(1, 2, 0, 3)
     writes_H = torch.stack([_output_variance(*head) for head in zip(qkv_3HNK[2], out_HdK, strict=True)])
@@ -190,22 +194,22 @@ def _narrow_attention(
         outs.append(out_HdK[head] @ back_kK.T)
     weight = torch.stack([w for w, _ in turns], 1).flatten(0, 2)
     bias = torch.stack([b for _, b in turns], 1).flatten()
-    weight, bias = StateReconstruction.of(states_ND, kept_d).apply_to(weight, bias)
+    weight, bias = StateReconstruction.of(states_ND, coordinates_d).apply_to(weight, bias)
     return {
         "attention.qkv.weight": weight.to(states_ND),
         "attention.qkv.bias": bias.to(states_ND),
         "attention.out.weight": torch.cat(outs, 1).to(states_ND),
-        "attention.out.bias": block["attention.out.bias"][kept_d],
+        "attention.out.bias": block["attention.out.bias"][coordinates_d],
     }
 
 
 def _output_variance(v_NK: Tensor, out_dK: Tensor) -> Tensor:
-    """Tell how much what a head writes would vary if each token saw itself alone."""
+    """Compute how much the output of a head would vary if each token attended to itself alone."""
     return (_triangular_factor(v_NK - v_NK.mean(0)) @ out_dK.T).square().sum().sqrt()
 
 
 def _head_projections(qkv_3NK: Tensor, out_dK: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Give what turns queries, keys and values of a head to fewer dimensions, and its output back."""
+    """Return the matrices that project queries, keys and values of a head to fewer dimensions, and its output back."""
     q_NK, k_NK, v_NK = qkv_3NK
     # A softmax does not see what all keys share.
     to_q, to_k = reduce_dimensions(q_NK, k_NK - k_NK.mean(0), size)
@@ -216,7 +220,7 @@ def _head_projections(qkv_3NK: Tensor, out_dK: Tensor, size: int) -> tuple[Tenso
 
 
 def reduce_dimensions(left_NK: Tensor, right_MK: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Give two (k, K) matrices that keep `left @ right.T` as well as k dimensions can, and the ratio of their sizes.
+    """Return two (k, K) matrices that keep `left @ right.T` as well as k dimensions can, and the ratio of their sizes.
 
     These are the leading singular vectors of the product, found from the two triangular factors.
     """
@@ -238,21 +242,23 @@ def _triangular_factor(rows_NK: Tensor) -> Tensor:
     return triangle_KK
 
 
-def _narrow_feed_forward(block: StateDict, seen: TeacherActivations, at: str, kept_d: Tensor, inner: int) -> StateDict:
-    outer_dF = block["outer.weight"][kept_d]
-    kept_f = _top_indices(seen.activity[f"{at}outer"] * outer_dF.norm(dim=0), inner)
-    reading = StateReconstruction.of(seen.inputs[f"{at}inner"], kept_d)
-    weight, bias = reading.apply_to(block["inner.weight"][kept_f], block["inner.bias"][kept_f])
+def _narrow_feed_forward(
+    block: StateDict, seen: TeacherActivations, at: str, coordinates_d: Tensor, inner: int
+) -> StateDict:
+    outer_dF = block["outer.weight"][coordinates_d]
+    neurons_f = _top_indices(seen.activity[f"{at}outer"] * outer_dF.norm(dim=0), inner)
+    reading = StateReconstruction.of(seen.inputs[f"{at}inner"], coordinates_d)
+    weight, bias = reading.apply_to(block["inner.weight"][neurons_f], block["inner.bias"][neurons_f])
     return {
         "inner.weight": weight,
         "inner.bias": bias,
-        "outer.weight": outer_dF[:, kept_f],
-        "outer.bias": block["outer.bias"][kept_d],
+        "outer.weight": outer_dF[:, neurons_f],
+        "outer.bias": block["outer.bias"][coordinates_d],
     }
 
 
 def _top_indices(strength: Tensor, count: int) -> Tensor:
-    """Give the places of the largest numbers, in rising order."""
+    """Return the indices of the largest numbers, in rising order."""
     return strength.topk(count).indices.sort().values
 
 
@@ -265,20 +271,20 @@ def _norms(*names: str) -> list[str]:
 
 
 def map_pieces(teacher: Tokenizer, student: Tokenizer) -> list[tuple[int, ...]]:
-    """Give, for each of the student's pieces, the ids of the teacher's pieces that it stands for.
+    """Map each of the student's pieces to the ids of the teacher's pieces that it stands for.
 
     Special pieces go by their role and shared ones by their name; others are cut by the teacher, what continues a word
     as what continues a word. Parts that the teacher does not know are left out; pieces that are nothing else begin as
     its unknown piece, and a warning counts them.
     """
-    known = teacher.vocabulary.ids
+    teacher_ids = teacher.vocabulary.ids
     ours, theirs = student.vocabulary.special.roles(), teacher.vocabulary.special.roles()
     special = {piece: theirs[role] for role, piece in ours.items()}
     sources = []
     for piece in student.vocabulary:
         name = special.get(piece, piece)
-        sources.append((known[name],) if name in known else _cut(teacher, piece))
-    unknown = sum(each == (teacher.unk_id,) for each in sources) - 1
+        sources.append((teacher_ids[name],) if name in teacher_ids else _cut(teacher, piece))
+    unknown = sum(ids == (teacher.unk_id,) for ids in sources) - 1
     if unknown:
         warnings.warn(
             f"{unknown:,} of {len(sources):,} pieces are unknown to the teacher's tokenizer and begin as its unknown piece",
@@ -288,10 +294,10 @@ def map_pieces(teacher: Tokenizer, student: Tokenizer) -> list[tuple[int, ...]]:
 
 
 def average_rows(rows_VE: Tensor, sources: Sequence[Sequence[int]]) -> Tensor:
-    """Give the mean of the rows of each list of ids."""
-    places = torch.tensor([number for each in sources for number in each])
-    starts = torch.tensor([0, *(len(each) for each in sources[:-1])]).cumsum(0)
-    means = torch.nn.functional.embedding_bag(places, rows_VE.float(), starts, mode="mean")
+    """Return the mean of the rows of each list of ids."""
+    flat = torch.tensor([number for ids in sources for number in ids])
+    starts = torch.tensor([0, *(len(ids) for ids in sources[:-1])]).cumsum(0)
+    means = torch.nn.functional.embedding_bag(flat, rows_VE.float(), starts, mode="mean")
     return means.to(rows_VE.dtype)
 
 
@@ -299,20 +305,20 @@ def _cut(tokenizer: Tokenizer, piece: str) -> tuple[int, ...]:
     bare = piece.removeprefix(CONTINUATION_PREFIX)
     if bare and bare != piece:
         text = bare.lower() if tokenizer.lowercase else bare
-        if found := _cut_continuation(tokenizer, text):
-            return found
+        if pieces := _cut_continuation(tokenizer, text):
+            return pieces
     ids = tokenizer.encode(bare or piece, add_special_tokens=False).ids
     return tuple(number for number in ids if number != tokenizer.unk_id) or (tokenizer.unk_id,)
 
 
 def _cut_continuation(tokenizer: Tokenizer, text: str) -> tuple[int, ...]:
     """Cut what continues a word by longest match; empty: there is no way to."""
-    known, found, start = tokenizer.vocabulary.ids, [], 0
+    vocabulary, pieces, start = tokenizer.vocabulary.ids, [], 0
     while start < len(text):
         ends = range(len(text), start, -1)
-        end = next((end for end in ends if CONTINUATION_PREFIX + text[start:end] in known), None)
+        end = next((end for end in ends if CONTINUATION_PREFIX + text[start:end] in vocabulary), None)
         if end is None:
             return ()
-        found.append(known[CONTINUATION_PREFIX + text[start:end]])
+        pieces.append(vocabulary[CONTINUATION_PREFIX + text[start:end]])
         start = end
-    return tuple(found)
+    return tuple(pieces)

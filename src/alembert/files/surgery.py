@@ -1,9 +1,7 @@
-"""Change which heads a checkpoint has: those that it has already keep their weights, others begin fresh.
+"""Changes of a checkpoint's heads, dropout and vocabulary that leave all other weights alone.
 
-Give a model the rows that a changed vocabulary needs.
-
-In: a Checkpoint, its new tokenizer, and where each row comes from. Out: a Checkpoint whose token embedding (and with
-it the tied output) and output bias have been resized; every other weight is the very same tensor. A new row is the
+Heads that a checkpoint has already keep their weights; others begin fresh. A changed vocabulary resizes the token
+embedding (and with it the tied output) and the output bias; every other weight is the very same tensor. A new row is the
 mean of the rows of the pieces that its word had before, so that the model starts from what it knew of the word.
 """
 
@@ -32,7 +30,7 @@ def with_heads(
     pooler: bool = True,
     seed: int = 0,
 ) -> Checkpoint:
-    """Give a checkpoint exactly these heads, and another configuration of the same shapes if wanted.
+    """Return a checkpoint with exactly these heads, and `config` of the same shapes if there is one.
 
     Without `pooler`, one that no head needs is left out.
     """
@@ -41,8 +39,8 @@ def with_heads(
     blueprint = Blueprint(config=config or old.config, heads=heads, pooler=old.pooler and pooler, labels=labels)
     model = new_model(blueprint.config, blueprint.heads, pooler=blueprint.pooler, seed=seed)
     state = checkpoint.model.state_dict()
-    kept = set(state) - _weights_of(fresh, checkpoint.model)
-    model.load_state_dict({n: state[n] if n in kept else w for n, w in model.state_dict().items()}, assign=True)
+    inherited = set(state) - _weights_of(fresh, checkpoint.model)
+    model.load_state_dict({n: state[n] if n in inherited else w for n, w in model.state_dict().items()}, assign=True)
     return replace(checkpoint, model=model.eval(), blueprint=blueprint, unexpected=())
 
 
@@ -54,9 +52,9 @@ def with_embedding_head(checkpoint: Checkpoint, pooling: str | None) -> Checkpoi
 
 
 def with_dropout(checkpoint: Checkpoint, hidden: float | None, attention: float | None) -> Checkpoint:
-    """Give a model the dropout of a run (none: its own); what is saved should be the configuration that it had."""
-    wanted = {"hidden_dropout_prob": hidden, "attention_probs_dropout_prob": attention}
-    changes: dict[str, Any] = {name: value for name, value in wanted.items() if value is not None}
+    """Return a checkpoint with the dropout of a run (none: its own); save it with the configuration that it had."""
+    rates = {"hidden_dropout_prob": hidden, "attention_probs_dropout_prob": attention}
+    changes: dict[str, Any] = {name: value for name, value in rates.items() if value is not None}
     config = replace(checkpoint.blueprint.config, **changes)
     return with_heads(checkpoint, checkpoint.blueprint.heads, config=config)
 
@@ -95,11 +93,11 @@ def with_markers(checkpoint: Checkpoint, tokenizer: Tokenizer, markers: Mapping[
     return with_added_pieces(checkpoint, grown, sources) if fresh else checkpoint
 
 
-def with_kept_pieces(checkpoint: Checkpoint, tokenizer: Tokenizer, kept: Sequence[int]) -> Checkpoint:
-    """Keep the rows of the given old ids, in this order; rows beyond the vocabulary (padding) go too."""
+def with_kept_pieces(checkpoint: Checkpoint, tokenizer: Tokenizer, ids: Sequence[int]) -> Checkpoint:
+    """Keep the rows of these old ids, in this order; rows beyond the vocabulary (padding) go too."""
     state = dict(checkpoint.model.state_dict())
     for name in _weights_by_piece(checkpoint.model):
-        state[name] = state[name][torch.tensor(kept)]
+        state[name] = state[name][torch.tensor(ids)]
     return _with_weights(checkpoint, tokenizer, state)
 
 

@@ -1,4 +1,4 @@
-"""The verbs of the vocabulary that write: `learn`, `extend` and `prune`.
+"""`vocab learn`, `vocab extend` and `vocab prune`: vocabularies written to disk, with their model.
 
 In: samples of a corpus and, but for `learn`, a checkpoint or a bare tokenizer. Out: a Tokenizer folder, or a Checkpoint
 that Hugging Face opens, each with `vocabulary.json`, which says what was done and proves what was not. The choice of
@@ -168,20 +168,20 @@ def extend(
 def prune(subject: TokenizerWithModel, samples: Iterable[TextSample], output: VocabOutput) -> VocabPruneResult:
     """Drop the pieces that the corpus does not use and write the result."""
     with _draft(output, subject.kind, {"verb": "vocab prune"}) as draft:
-        found = pruning.prune(subject.tokenizer, count_corpus_words(samples, subject.splitter))
+        result = pruning.prune(subject.tokenizer, count_corpus_words(samples, subject.splitter))
         before = after = saved = 0
         if subject.checkpoint is None:
-            found.tokenizer.save(draft.path)
+            result.tokenizer.save(draft.path)
         else:
             from alembert.files.surgery import with_kept_pieces
 
-            smaller = with_kept_pieces(subject.checkpoint, found.tokenizer, found.kept_ids)
+            smaller = with_kept_pieces(subject.checkpoint, result.tokenizer, result.kept_ids)
             smaller.write(draft)
             before, after = subject.checkpoint.parameters, smaller.parameters
             saved = subject.checkpoint.bytes - smaller.bytes
-        _write_report(draft, {"dropped": found.dropped, "proof": asdict(found.proof)})
-        draft.counts.update({"pieces": len(found.kept_ids), "dropped": found.dropped, **found.proof.counts()})
-    return VocabPruneResult(found, before, after, saved)
+        _write_report(draft, {"dropped": result.dropped, "proof": asdict(result.proof)})
+        draft.counts.update({"pieces": len(result.kept_ids), "dropped": result.dropped, **result.proof.counts()})
+    return VocabPruneResult(result, before, after, saved)
 
 
 @contextmanager
@@ -204,9 +204,9 @@ def _expect_positive(name: str, value: int) -> None:
 
 
 def _frequent_in_entities(census: WordCounts, size: int, min_count: int) -> list[str]:
-    found = census.mention_words()
-    words = [word for word, count in found.items() if count >= min_count and word.isalpha()]
-    return sorted(words, key=lambda word: (-found[word], word))[: size // _MENTION_SHARE]
+    counts = census.mention_words()
+    words = [word for word, count in counts.items() if count >= min_count and word.isalpha()]
+    return sorted(words, key=lambda word: (-counts[word], word))[: size // _MENTION_SHARE]
 
 
 def _split_counts(samples: Iterable[TextSample], splitter: WordSplitter, every: int) -> tuple[WordCounts, WordCounts]:
@@ -224,7 +224,7 @@ def _measure_extension(
         extension=extension,
         before=build_tokenizer_report(before, held_out) if held_out.words else None,
         after=build_tokenizer_report(extension.tokenizer, held_out) if held_out.words else None,
-        mentions=sum(sum(found.values()) for found in census.mentions.values()),
+        mentions=sum(sum(counts.values()) for counts in census.mentions.values()),
         several_words=census.several_words(),
     )
 

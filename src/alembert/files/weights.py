@@ -117,10 +117,10 @@ def read_header(path: Path) -> dict[str, tuple[int, ...]]:
     if not isinstance(header, dict):
         raise BadFile(f"{path} is damaged: its header is not a table of tensors.")
     header.pop("__metadata__", None)
-    return dict(_checked_entries(path, header, size - 8 - length))
+    return dict(_check_entries(path, header, size - 8 - length))
 
 
-def _checked_entries(path: Path, header: dict[str, Any], space: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+def _check_entries(path: Path, header: dict[str, Any], space: int) -> Iterator[tuple[str, tuple[int, ...]]]:
     end = 0
     for name, entry in header.items():
         with refuse_malformed(f"{path} is damaged: the entry of `{name}` cannot be read, or has an unknown type."):

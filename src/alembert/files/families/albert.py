@@ -1,4 +1,4 @@
-"""ALBERT (Lan et al. 2019): layers share their weights, embeddings are narrower than the hidden states.
+"""ALBERT (Lan et al. 2019): layers that share weights, and embeddings narrower than the states.
 
 Its second pre-training head tells the order of two sentences; it has the shape of BERT's next-sentence head.
 """

@@ -1,6 +1,6 @@
-"""alembert's own form, for what no published family can hold: other positions or norms, span heads, several heads.
+"""alembert's own form of checkpoints, for models that no published family can hold.
 
-The names are ours, nothing is renamed, and transformers cannot open it; the model card says so.
+Such models have other positions or norms, span heads or several heads. The names are ours, nothing is renamed, and transformers cannot open it; the model card says so.
 """
 
 from collections.abc import Collection, Mapping
@@ -23,13 +23,13 @@ class NativeFormat:
     model_type: Final = "alembert"
     tied: Final[Mapping[str, str]] = {}
 
-    def prefill(self, raw: Mapping[str, Any], stored: Collection[str], architecture: str | None) -> Blueprint:
+    def read_config(self, raw: Mapping[str, Any], stored: Collection[str], architecture: str | None) -> Blueprint:
         if architecture is not None:
             raise BadFile("This checkpoint names its heads itself; leave the architecture out.")
-        known = [field.name for field in fields(EncoderConfig)]
+        config_keys = [field.name for field in fields(EncoderConfig)]
         for key in raw:
-            if key not in known and key not in _FORMAT_KEYS:
-                near = get_close_matches(key, known, n=1)
+            if key not in config_keys and key not in _FORMAT_KEYS:
+                near = get_close_matches(key, config_keys, n=1)
                 raise BadFile(
                     f"config.json has an unknown key `{key}`." + (f" Did you mean `{near[0]}`?" if near else "")
                 )
@@ -37,13 +37,13 @@ class NativeFormat:
             raise BadFile(f"config.json has an `{EXTRA_KEY}` that is no table; remove it.")
         with refuse_malformed("config.json is not a complete alembert configuration."):
             return Blueprint(
-                config=EncoderConfig(**{key: raw[key] for key in known if key in raw}),
+                config=EncoderConfig(**{key: raw[key] for key in config_keys if key in raw}),
                 heads={name: HeadSpec(**spec) for name, spec in raw["heads"].items()},
                 pooler=bool(raw["pooler"]),
-                labels={head: tuple(map(check_text, each)) for head, each in raw["labels"].items()},
+                labels={head: tuple(map(check_text, names)) for head, names in raw["labels"].items()},
             )
 
-    def step(self, blueprint: Blueprint) -> dict[str, Any]:
+    def write_config(self, blueprint: Blueprint) -> dict[str, Any]:
         return {
             **asdict(blueprint.config),
             "model_type": self.model_type,
