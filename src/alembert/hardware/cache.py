@@ -1,4 +1,4 @@
-"""Remembers what was found out about a machine, in one small JSON file per machine and library version.
+"""The cache of what was measured: one small JSON file per machine and library version.
 
 A cache may be lost at any time: whatever cannot be read, is damaged or belongs to another machine counts as absent,
 and a folder that cannot be written is no error. Files are replaced atomically, so processes may race.
@@ -52,7 +52,7 @@ def load(key: CacheKey) -> dict[str, Any] | None:
 
 
 def store(key: CacheKey, answer: Mapping[str, Any]) -> bool:
-    """Write the answer; say whether it could be written."""
+    """Write the answer; return whether it could be written."""
     from alembert.artifact.disk import atomic_write
 
     target = get_cache_file(key)

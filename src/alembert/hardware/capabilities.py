@@ -1,10 +1,8 @@
-"""Turns what was tried into choices, each with the sentence and the numbers that explain it.
+"""What this machine can do and which types and limits are chosen, from the cache or by trying.
 
-Pure functions: the same trials always give the same choices, so trials are remembered and choices are not.
-
-Answers what this machine can do and what was chosen, from the cache or by trying.
-
-In: the processor, the libraries that are installed, and trials in child processes. Out: one frozen `Capabilities`.
+In: the processor, the libraries that are installed, and trials in child processes. Out: one frozen `Capabilities`, in
+which each choice has a sentence with the numbers that explain it. The same trials always give the same choices, so
+trials are cached and choices are not.
 """
 
 from __future__ import annotations
@@ -70,7 +68,7 @@ def choose_isa_limit(trials: Sequence[ProbeResult], cpu: Cpu, of_user: str | Non
 
 
 def describe_amx(trials: Sequence[ProbeResult], cpu: Cpu) -> ReasonedChoice:
-    """Say in plain words whether the AMX instructions can be used."""
+    """Describe in plain words whether the AMX instructions can be used."""
     if not cpu.advertises_amx:
         return ReasonedChoice("absent", "The CPU does not advertise AMX.")
     unlimited = [t for t in trials if t.limit is None and t.dtype in {"bfloat16", "int8"}]
@@ -98,7 +96,7 @@ def choose_inference_type(trials: Iterable[ProbeResult]) -> ReasonedChoice:
 
 def choose_export_type(trials: Iterable[ProbeResult]) -> ReasonedChoice:
     """Choose the type of an Export, which runs in the library that is fastest for it."""
-    tried = _measured_exports(trials)
+    tried = _export_speeds(trials)
     if not tried:
         return ReasonedChoice(
             "int8",
@@ -110,7 +108,7 @@ def choose_export_type(trials: Iterable[ProbeResult]) -> ReasonedChoice:
 
 def choose_export_library(trials: Iterable[ProbeResult], dtype: str) -> ReasonedChoice:
     """Choose the library that runs an Export with numbers of a type; none: neither could be measured."""
-    speeds = _measured_exports(trials).get(dtype, {})
+    speeds = _export_speeds(trials).get(dtype, {})
     if not speeds:
         return ReasonedChoice(None, f"{dtype} could be measured neither in OpenVINO nor in ONNX Runtime.")
     numbers = ", ".join(f"{library} {speed:.0f}" for library, speed in speeds.items())
@@ -119,13 +117,13 @@ def choose_export_library(trials: Iterable[ProbeResult], dtype: str) -> Reasoned
     return ReasonedChoice(best, f"{why} ({dtype}, GFLOP/s, forward: {numbers}).")
 
 
-def _measured_exports(trials: Iterable[ProbeResult]) -> dict[str, dict[str, float]]:
-    """Give the speed of each type in each library that runs Exports."""
-    found: dict[str, dict[str, float]] = {}
+def _export_speeds(trials: Iterable[ProbeResult]) -> dict[str, dict[str, float]]:
+    """Return the speed of each type in each library that runs Exports."""
+    speeds: dict[str, dict[str, float]] = {}
     for trial in trials:
         if trial.library in EXPORT_LIBRARIES and trial.all_threads:
-            found.setdefault(trial.dtype, {})[trial.library] = trial.all_threads
-    return found
+            speeds.setdefault(trial.dtype, {})[trial.library] = trial.all_threads
+    return speeds
 
 
 def _fastest(speeds: dict[str, float], what: str) -> ReasonedChoice:
@@ -155,12 +153,12 @@ def _fatal(trials: Iterable[ProbeResult], limit: str | None) -> list[ProbeResult
 
 
 def _describe_fatal(trials: Iterable[ProbeResult]) -> str:
-    """Tell what died, as ' bfloat16 in torch was killed by SIGILL.', or nothing."""
-    told = [
+    """Write what died, as ' bfloat16 in torch was killed by SIGILL.', or nothing."""
+    deaths = [
         f"{t.dtype} in {t.library} " + (f"was killed by {t.detail}" if t.outcome == "killed" else "hung")
         for t in trials
     ]
-    return f" {'; '.join(told)}." if told else ""
+    return f" {'; '.join(deaths)}." if deaths else ""
 
 
 CHOICE_NAMES = (
@@ -223,23 +221,25 @@ class Capabilities:
 
     def trial(self, library: str, dtype: str) -> ProbeResult | None:
         """Find how a type fared under the limit that is in force in this process, else under the chosen one."""
-        found = {t.limit: t for t in self.trials if (t.library, t.dtype) == (library, dtype)}
-        return found.get(os.environ.get(ISA_VARIABLE)) or found.get(self.isa_limit)
+        by_limit = {t.limit: t for t in self.trials if (t.library, t.dtype) == (library, dtype)}
+        return by_limit.get(os.environ.get(ISA_VARIABLE)) or by_limit.get(self.isa_limit)
 
 
 def detect_capabilities(refresh: bool = False, *, cpu: Cpu | None = None, prober: Prober | None = None) -> Capabilities:
-    """Say what this machine can do; the first time, and on `refresh`, by trying for several seconds."""
+    """Find out what this machine can do; the first time, and on `refresh`, by trying for several seconds."""
     cpu = cpu or read_cpu()
-    known = None if refresh else load_cached_capabilities(cpu)
-    if known is not None:
-        return known
+    cached = None if refresh else load_cached_capabilities(cpu)
+    if cached is not None:
+        return cached
     trials = _probe_all(cpu, prober or Prober())
-    found = _decide(cpu, trials)
+    capabilities = _decide(cpu, trials)
     key = make_cache_key(cpu)
     if any(trial.outcome == "works" for trial in trials):
-        cache.store(key, {"isa_limit": _get_storable_limit(found), "trials": [asdict(trial) for trial in trials]})
+        cache.store(
+            key, {"isa_limit": _get_storable_limit(capabilities), "trials": [asdict(trial) for trial in trials]}
+        )
     prepare_environment()  # lifts the precaution at once where AMX has just been seen to work
-    return found
+    return capabilities
 
 
 def load_cached_capabilities(cpu: Cpu | None = None) -> Capabilities | None:
@@ -258,8 +258,8 @@ def load_cached_capabilities(cpu: Cpu | None = None) -> Capabilities | None:
 def check_dtype(name: str) -> None:
     """Refuse a numeric type that would kill the process on this machine."""
     if name not in PROBED_TYPES["torch"]:
-        known = ", ".join(PROBED_TYPES["torch"])
-        raise BadSetting(f"The numeric type {name!r} is not known. Use one of: {known}.")
+        names = ", ".join(PROBED_TYPES["torch"])
+        raise BadSetting(f"The numeric type {name!r} is not known. Use one of: {names}.")
     if name == "float32":  # what everything falls back on: nothing to ask for
         return
     trial = detect_capabilities().trial("torch", name)
@@ -320,9 +320,9 @@ def _decide(cpu: Cpu, trials: Sequence[ProbeResult]) -> Capabilities:
     )
 
 
-def _get_storable_limit(found: Capabilities) -> str | None:
+def _get_storable_limit(capabilities: Capabilities) -> str | None:
     """The limit that a later import should set; the user's own is not ours to remember."""
-    return found.isa_limit if get_user_value(ISA_VARIABLE) is None else None
+    return capabilities.isa_limit if get_user_value(ISA_VARIABLE) is None else None
 
 
 def _restore_probe(stored: Mapping[str, Any]) -> ProbeResult:

@@ -1,4 +1,4 @@
-"""The program that runs in a throw-away process: try numeric types, measure them, print one JSON line each.
+"""The program of a throw-away process: try numeric types, measure them, print a JSON line each.
 
 Started by path, `python -P child.py LIBRARY THREADS TYPE...`, and free of alembert imports, so that the limits under
 test are exactly those in its environment. It may die at any line: `{"begin": TYPE}` is printed first, so that the
@@ -103,14 +103,14 @@ def try_torch(dtype: str, threads: int) -> dict[str, float]:
 
 
 def _make_openvino_forward(dtype: str, threads: int) -> Callable[[int], Call]:
-    # As in `openvino_settings`, which this program does not import: OpenVINO has nobody to report its use to.
+    # As in `runtimes`, which this program does not import: OpenVINO must not report its use.
     sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]
 
     import numpy as np
     import openvino
     from openvino import opset13 as ops
 
-    def quantised(node: Any, levels: int) -> Any:
+    def quantise(node: Any, levels: int) -> Any:
         low, high = np.float32(-4), np.float32(4)
         return ops.fake_quantize(node, low, high, low, high, levels)
 
@@ -119,7 +119,7 @@ def _make_openvino_forward(dtype: str, threads: int) -> Callable[[int], Call]:
         parameter = ops.parameter([size, size], np.float32)
         x, weight = parameter, ops.constant(matrix)
         if dtype == "int8":  # as NNCF writes it: unsigned activations, symmetric weights
-            x, weight = quantised(x, 256), quantised(weight, 255)
+            x, weight = quantise(x, 256), quantise(weight, 255)
         product = ops.matmul(x, weight, False, True)
         settings = {"INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32"}
         model = openvino.Core().compile_model(openvino.Model([product], [parameter], "trial"), "CPU", settings)
@@ -205,7 +205,7 @@ def _make_onnxruntime_forward(dtype: str, threads: int) -> Callable[[int], Call]
     import numpy as np
     import onnxruntime
 
-    onnxruntime.disable_telemetry_events()  # as in `onnx_settings`, which this program does not import
+    onnxruntime.disable_telemetry_events()  # as in `runtimes`, which this program does not import
 
     def of_size(size: int) -> Call:
         matrix = np.random.default_rng(0).standard_normal((size, size), dtype=np.float32)

@@ -67,8 +67,8 @@ def installed_version(package: str) -> str | None:
             names = os.listdir(folder or ".")  # noqa: PTH208 - a Path per entry would be slow here
         except OSError:
             continue
-        for found in filter(None, map(pattern.fullmatch, names)):
-            return found[1]
+        for match in filter(None, map(pattern.fullmatch, names)):
+            return match[1]
     return None
 
 
@@ -82,8 +82,8 @@ def _first_processor() -> str:
 
 
 def _field(text: str, names: str) -> str:
-    found = re.search(rf"^(?:{names})[ \t]*:[ \t]*(.+)$", text, re.MULTILINE)
-    return found[1].strip() if found else ""
+    match = re.search(rf"^(?:{names})[ \t]*:[ \t]*(.+)$", text, re.MULTILINE)
+    return match[1].strip() if match else ""
 
 
 def _platform_name() -> str:

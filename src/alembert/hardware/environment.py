@@ -1,4 +1,4 @@
-"""Sets the environment variables that torch, OpenVINO and their dependencies read when they load.
+"""The environment variables that torch, OpenVINO and their dependencies read when they load.
 
 Called at `import alembert`, from any entry point; worker processes inherit the result. A variable that the user has set
 is never touched. Ours are listed in `ALEMBERT_ENVIRONMENT`, so that a worker can tell an inherited value of ours, which
@@ -71,9 +71,9 @@ def make_cache_key(cpu: Cpu) -> cache.CacheKey:
 
 
 def _variable(name: str, value: str | None, reason: str) -> EnvironmentVariable:
-    kept = get_user_value(name)
-    if kept is not None:
-        return EnvironmentVariable(name, kept, "user", "Set by you, therefore kept.")
+    user_value = get_user_value(name)
+    if user_value is not None:
+        return EnvironmentVariable(name, user_value, "user", "Set by you, therefore kept.")
     return EnvironmentVariable(name, value, "alembert", reason)
 
 

@@ -1,4 +1,4 @@
-"""Everything `alembert doctor` shows, as one plain dictionary: the table and `--json` have the same content."""
+"""What `alembert doctor` shows, as one dictionary: the table and `--json` have the same content."""
 
 from __future__ import annotations
 
@@ -38,22 +38,23 @@ LIBRARIES = {
 MIN_USEFUL_SPEED = 0.25
 
 
-def build_doctor_report(found: Capabilities) -> dict[str, Any]:
+def build_doctor_report(capabilities: Capabilities) -> dict[str, Any]:
     """Collect machine, libraries, types, instruction sets, choices, environment and cache."""
     return {
-        "machine": _machine(found),
+        "machine": _machine(capabilities),
         "libraries": {name: _library(name) for name in LIBRARIES},
         "types": [
-            {**asdict(trial), "verdict": _describe_outcome(found, index)} for index, trial in enumerate(found.trials)
+            {**asdict(trial), "verdict": _describe_outcome(capabilities, index)}
+            for index, trial in enumerate(capabilities.trials)
         ],
         "instruction_sets": {
-            "advertised": found.cpu.notable_flags,
-            "amx": found.amx,
-            "amx_in_words": found.reasons["amx"],
+            "advertised": capabilities.cpu.notable_flags,
+            "amx": capabilities.amx,
+            "amx_in_words": capabilities.reasons["amx"],
         },
-        "choices": {choice.name: {"value": choice.value, "reason": choice.reason} for choice in found.choices},
-        "environment": [variable._asdict() for variable in list_variables(found.cpu)],
-        "cache": _cache(found),
+        "choices": {choice.name: {"value": choice.value, "reason": choice.reason} for choice in capabilities.choices},
+        "environment": [variable._asdict() for variable in list_variables(capabilities.cpu)],
+        "cache": _cache(capabilities),
     }
 
 
@@ -67,7 +68,7 @@ def _library(name: str) -> dict[str, str | None]:
 
 
 def torch_build() -> str | None:
-    """Say which processors the installed torch was built for, without loading it; none: it is not installed.
+    """Find the processors that the installed torch was built for, without loading it; none: it is not installed.
 
     Builds with CUDA run on any machine, and take several GB more than the build for CPUs.
     """
@@ -80,10 +81,10 @@ def torch_build() -> str | None:
     return " ".join(built) or "CPU"
 
 
-def _machine(found: Capabilities) -> dict[str, Any]:
+def _machine(capabilities: Capabilities) -> dict[str, Any]:
     allowed = allowed_cpus()
     return {
-        "cpu": found.cpu.model,
+        "cpu": capabilities.cpu.model,
         "cpus": os.cpu_count(),
         "cpus_allowed": len(allowed),
         "cores_allowed": physical_cores(allowed),
@@ -101,16 +102,16 @@ def _memory_gb() -> float | None:
         return None
 
 
-def _describe_outcome(found: Capabilities, index: int) -> str:
-    trial = found.trials[index]
+def _describe_outcome(capabilities: Capabilities, index: int) -> str:
+    trial = capabilities.trials[index]
     if trial.outcome == "killed":
         return f"killed by {trial.detail}"
     if trial.outcome != "works":
         return f"{trial.outcome}: {trial.detail}"
-    peers = [t.all_threads or 0.0 for t in found.trials if (t.library, t.limit) == (trial.library, trial.limit)]
+    peers = [t.all_threads or 0.0 for t in capabilities.trials if (t.library, t.limit) == (trial.library, trial.limit)]
     return "too slow" if (trial.all_threads or 0.0) < MIN_USEFUL_SPEED * peers[0] else "works"
 
 
-def _cache(found: Capabilities) -> dict[str, Any]:
-    file = cache.get_cache_file(make_cache_key(found.cpu))
+def _cache(capabilities: Capabilities) -> dict[str, Any]:
+    file = cache.get_cache_file(make_cache_key(capabilities.cpu))
     return {"file": str(file), "written": file.is_file()}

@@ -1,19 +1,14 @@
-"""The one door to OpenVINO and NNCF: what must be in place before they load, and how models are compiled.
+"""OpenVINO, NNCF and ONNX Runtime, imported without their telemetry, and how they open graphs.
 
-Both report their use to a server over the package `openvino_telemetry` when they are imported. It is hidden from them
-here; without it they run, and have nobody to tell. The instruction limit is in the environment since `import alembert`
+OpenVINO and NNCF report their use to a server through the package `openvino_telemetry` when they are imported. It is
+hidden from them here, and they run without it. The instruction limit is in the environment since `import alembert`
 (`environment`).
 
-Compiled OpenVINO graphs, kept in the cache folder, so that the next command need not compile: a third of its start.
-
-As with all that is cached (`cache`), whatever is not there, is damaged or was made by another version or on another
-processor counts as absent, and a folder that cannot be written is no error. The last few graphs are kept, and none that is
-large: those take as long to read as to compile.
-
-What was compiled is found by a hash of the graph's bytes, not by what the folder says of them: a folder whose files were
-changed must not answer for an intact one. SHA-256 takes about half a millisecond for a megabyte.
-
-The one door to ONNX Runtime: what is switched off before it is used, and how a graph is opened.
+Compiled OpenVINO graphs are kept in the cache folder: compiling would take a third of a command's start. As with all that
+is cached (`cache`), whatever is missing, damaged or of another version or processor counts as absent, and a folder that
+cannot be written is no error. The last few graphs are kept, and no large ones: those take as long to read as to compile.
+The key is a hash of the graph's bytes, not of the folder's description: a folder whose files were changed must not pass
+for an intact one. SHA-256 takes about half a millisecond for a megabyte.
 """
 
 from __future__ import annotations
@@ -53,7 +48,7 @@ def import_openvino() -> Any:
 
 @functools.cache
 def get_core() -> Any:
-    """Give the one Core of the process, which stays to its end.
+    """Return the one Core of the process, which stays to its end.
 
     Each Core moves the stack on which signals are handled, if there is one of its own (`faulthandler` makes it), and puts
     back the one that it found when it goes. With several that come and go in any order, the next signal would run on
@@ -78,7 +73,7 @@ def import_nncf() -> Any:
 
 
 def make_compile_settings(threads: int, streams: int, *, exact: bool = True) -> dict[str, Any]:
-    """Give the options of `compile_model`: so many independent streams on so many threads in all.
+    """Return the options of `compile_model`: so many independent streams on so many threads in all.
 
     On processors with bfloat16 OpenVINO takes that by itself for whatever is not quantised. Where answers must be those of
     float32 (`exact`), float32 is named.
@@ -126,14 +121,14 @@ def load_or_compile(graph: Path, settings: Mapping[str, Any]) -> Any:
     if not content.xml.startswith(b"<?xml"):  # in memory, OpenVINO would take other formats too
         raise BadFile(f"{graph} is damaged: it is not an OpenVINO graph. Export the checkpoint again.")
     key = _key(content, options)
-    if (found := _read(key)) is not None:
+    if (cached := _read(key)) is not None:
         try:
-            return core.import_model(found, "CPU", options)
+            return core.import_model(cached, "CPU", options)
         except RuntimeError:  # its own check: another version, another machine
             pass
-    made = core.compile_model(core.read_model(content.xml, content.weights), "CPU", options)
-    _keep(key, made.export_model().getvalue())
-    return made
+    compiled = core.compile_model(core.read_model(content.xml, content.weights), "CPU", options)
+    _keep(key, compiled.export_model().getvalue())
+    return compiled
 
 
 def get_compiled_folder() -> Path:
@@ -201,9 +196,9 @@ def open_session(graph: Path | bytes, threads: int) -> Any:
     options.intra_op_num_threads = threads
     options.log_severity_level = _ERRORS_ALONE
     options.add_session_config_entry("session.force_spinning_stop", "1")
-    given = graph if isinstance(graph, bytes) else str(graph)
+    source = graph if isinstance(graph, bytes) else str(graph)
     try:
-        return runtime.InferenceSession(given, options, providers=["CPUExecutionProvider"])
+        return runtime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
     except Exception as problem:  # its errors have no common class but this
         name = "The graph" if isinstance(graph, bytes) else str(graph)
         raise BadFile(

@@ -1,4 +1,4 @@
-"""How many threads this process should use: physical cores that it is really allowed to use.
+"""How many threads this process should use: the physical cores that it may use.
 
 Affinity and container quotas belong to the process, not to the machine, so this is worked out anew each time and never
 cached. Two hardware threads of one core share its multipliers, so they count once.
@@ -25,11 +25,11 @@ class ThreadCount:
 
 def choose_threads(root: Path = ROOT) -> ThreadCount:
     """Count the physical cores this process may use, unless the user has said how many."""
-    if asked := _asked_by_user():
+    if asked := _get_user_threads():
         return ThreadCount(asked, f"You have set OMP_NUM_THREADS={os.environ['OMP_NUM_THREADS']}.")
     allowed = allowed_cpus()
     cores = physical_cores(allowed, root)
-    reason = f"{_counted(len(allowed), 'CPU')} allowed, {_counted(cores, 'physical core')}"
+    reason = f"{_with_count(len(allowed), 'CPU')} allowed, {_with_count(cores, 'physical core')}"
     quota = cpu_quota(root)
     if quota is not None and quota < cores:
         # More threads than the quota would be stopped together, in the middle of a matrix, by the scheduler.
@@ -56,7 +56,7 @@ def cpu_quota(root: Path = ROOT) -> float | None:
     return min(quotas, default=None)
 
 
-def _asked_by_user() -> int | None:
+def _get_user_threads() -> int | None:
     first = (get_user_value("OMP_NUM_THREADS") or "").split(",")[0].strip()
     return int(first) if first.isdecimal() and int(first) > 0 else None
 
@@ -84,7 +84,7 @@ def _quota_of(folder: Path) -> float | None:
     return int(quota) / int(period)
 
 
-def _counted(number: int, noun: str) -> str:
+def _with_count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 

@@ -1,4 +1,4 @@
-"""What is set inside torch once it is loaded: threads and the flushing of denormal numbers.
+"""Settings inside torch once it is loaded: threads, devices and the flushing of denormal numbers.
 
 Denormals slow a backward pass down tenfold. The flag that flushes them belongs to each thread, and torch sets it in the
 calling thread alone; OpenMP workers take it over from the thread that starts them. So workers that were started before
@@ -135,16 +135,16 @@ def _stop_workers() -> None:
             continue
 
 
-def resolve_device(wanted: str) -> str:
+def resolve_device(device: str) -> str:
     """Check that torch can use a device; auto is a GPU if there is one, otherwise the CPU."""
     import torch
 
-    if wanted == "auto":
+    if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        torch.zeros(1, device=wanted).item()
+        torch.zeros(1, device=device).item()
     except (RuntimeError, AssertionError, NotImplementedError):
         raise BadSetting(
-            f"torch cannot use the device {wanted!r} here. Use cpu, or leave it out for the best one there is."
+            f"torch cannot use the device {device!r} here. Use cpu, or leave it out for the best one there is."
         ) from None
-    return wanted
+    return device

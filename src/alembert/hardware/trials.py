@@ -1,4 +1,4 @@
-"""Tries numeric types in throw-away child processes and says how each ended.
+"""Trials of numeric types in throw-away child processes, and how each ended.
 
 A child that dies, hangs, cannot import its library or prints rubbish is an answer, never an error here. One child tries
 several types, because loading torch takes seconds; after a death the rest is tried in a new child.
@@ -93,20 +93,20 @@ def probe_library(
         if deadline.left <= 0:
             return trials + [ProbeResult(library, dtype, limit, "fails", "not tried: out of time") for dtype in waiting]
         seconds = min(prober.seconds, deadline.left)
-        ending = _run([*prober.command, library, str(threads), *waiting], limit, seconds)
-        ended = _settle_types(ending, waiting)
-        trials += [_make_probe_result(library, limit, dtype, answer) for dtype, answer in ended.items()]
-        waiting = [dtype for dtype in waiting if dtype not in ended]
+        child_exit = _run([*prober.command, library, str(threads), *waiting], limit, seconds)
+        settled = _settle_types(child_exit, waiting)
+        trials += [_make_probe_result(library, limit, dtype, answer) for dtype, answer in settled.items()]
+        waiting = [dtype for dtype in waiting if dtype not in settled]
     return trials
 
 
-def _settle_types(ending: _ChildExit, waiting: Sequence[str]) -> dict[str, Mapping[str, Any]]:
-    """Say which types are settled by this child; without a culprit its ending settles all that are left."""
-    settled = {dtype: ending.answers[dtype] for dtype in waiting if dtype in ending.answers}
-    fate = {"outcome": ending.outcome, "error": ending.detail}
+def _settle_types(child_exit: _ChildExit, waiting: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+    """Return the types that this child settled; without a culprit its exit settles all that are left."""
+    settled = {dtype: child_exit.answers[dtype] for dtype in waiting if dtype in child_exit.answers}
+    fate = {"outcome": child_exit.outcome, "error": child_exit.detail}
     open_types = [dtype for dtype in waiting if dtype not in settled]
-    if ending.begun in open_types:
-        return {**settled, str(ending.begun): fate}
+    if child_exit.begun in open_types:
+        return {**settled, str(child_exit.begun): fate}
     return {**settled, **dict.fromkeys(open_types, fate)}
 
 
@@ -128,20 +128,20 @@ def _classify_exit(code: int) -> tuple[str, str]:
     if code == 0:
         return "fails", "no answer that could be understood"
     if code < 0:
-        names = {int(known): known.name for known in signal.Signals}
+        names = {int(member): member.name for member in signal.Signals}
         return "killed", names.get(-code, f"signal {-code}")
     # Windows reports a fatal exception as a large status instead of a signal.
     return ("killed", f"status {code:#x}") if code > 0xC0000000 else ("fails", f"exit code {code}")
 
 
 def _make_child_exit(output: bytes, outcome: str, detail: str) -> _ChildExit:
-    lines = [line for line in map(_parsed, output.splitlines()) if line]
+    lines = [line for line in map(_parse_line, output.splitlines()) if line]
     begun = [str(line["begin"]) for line in lines if "begin" in line]
     answers = {str(line["type"]): line for line in lines if "type" in line}
     return _ChildExit(begun[-1] if begun else None, answers, outcome, detail)
 
 
-def _parsed(line: bytes) -> dict[str, Any]:
+def _parse_line(line: bytes) -> dict[str, Any]:
     try:
         content = json.loads(line)
     except (ValueError, RecursionError):
