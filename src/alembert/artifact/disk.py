@@ -1,4 +1,4 @@
-"""Files and folders, made durable.
+"""Durable files and folders: atomic writes, hashes, and file system errors in plain sentences.
 
 Data is brought to the disk before the rename that makes it visible, and the folder after it, so that neither a kill
 nor a power cut shows half a file. The price is an fsync for each write: write rarely, or many bytes at a time.
@@ -80,12 +80,12 @@ def iter_visible_files(folder: Path) -> Iterator[Path]:
 
 
 def is_occupied(path: Path) -> bool:
-    """Say whether a path is taken by anything but an empty folder."""
+    """Whether there is anything but an empty folder at a path."""
     return path.exists() and not (path.is_dir() and not any(path.iterdir()))
 
 
 def file_size(path: Path) -> int | None:
-    """Give the size of a regular file; None if there is no such file."""
+    """Return the size of a regular file; None if there is no such file."""
     return path.stat().st_size if path.is_file() else None
 
 
@@ -109,7 +109,7 @@ def remove_hidden(folder: Path) -> None:
 
 
 def describe_os_error(error: OSError) -> str:
-    """Say what the file system refused and what to do."""
+    """Describe what the file system refused, and what to do."""
     reason = error.strerror or type(error).__name__
     if error.errno in _FULL:
         return f"{reason}. Free some space, or use another disk."

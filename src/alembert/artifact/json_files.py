@@ -82,7 +82,7 @@ def to_json_bytes(value: Any, *, allow_nan: bool = True) -> bytes:
     b'{\n  "name": "caf\\udce9"\n}\n'
     """
     text = json.dumps(value, ensure_ascii=False, allow_nan=allow_nan, indent=2)
-    return (_SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n").encode()
+    return (_SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n").encode()
 
 
 @contextmanager

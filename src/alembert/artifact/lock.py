@@ -1,4 +1,4 @@
-"""One writer at a time.
+"""File locks: one writer of an artefact at a time.
 
 The lock is `flock` on a file beside the artefact: it lies outside of the folder, which is renamed, and the kernel
 releases it when its holder dies. It also holds between threads of one process. Where the system or the file system
@@ -40,7 +40,7 @@ def _take(path: Path, shown: str) -> int:
     while True:
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        except FileNotFoundError as error:  # a place like /proc, whose folders take no files
+        except FileNotFoundError as error:  # such as /proc, whose folders take no files
             raise BadFile(f"{shown} cannot be written: its folder takes no files. Choose another.") from error
         with ExitStack() as on_failure:
             on_failure.callback(os.close, descriptor)
@@ -54,7 +54,7 @@ def _take(path: Path, shown: str) -> int:
 
 
 def _flock(descriptor: int) -> bool:
-    """Try to lock; give False if someone else holds the lock."""
+    """Try to lock; return False if someone else holds the lock."""
     try:
         import fcntl
 
@@ -76,7 +76,7 @@ def _warn_unlocked() -> None:
 
 
 def _is_at(path: Path, descriptor: int) -> bool:
-    """Say whether the open file is still the one at this path: its last holder may just have deleted it."""
+    """Whether the open file is still the one at this path: its last holder may just have deleted it."""
     try:
         return os.path.samestat(path.stat(), os.fstat(descriptor))
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What `manifest.json` says about an artefact.
+"""The content of `manifest.json`, the record of an artefact.
 
 It carries no time and no host name: the same inputs, configuration, seed and library versions give the same bytes.
 A manifest that is read may come from anywhere, so its size, shape and file names are checked.
@@ -63,7 +63,7 @@ class Manifest:
     files: dict[str, FileDigest] = field(default_factory=dict)
 
     def to_bytes(self, **extra: Any) -> bytes:
-        """Give the content of `manifest.json`."""
+        """Return the content of `manifest.json`."""
         return to_json_bytes({**dataclasses.asdict(self), **extra}, allow_nan=False)
 
 
@@ -106,14 +106,14 @@ def parse_manifest(record: dict[str, Any], shown: str) -> Manifest:
     with refuse_malformed(_foreign(shown)):
         return Manifest(
             kind=check_text(record["kind"]),
-            versions={name: check_text(each) for name, each in record["versions"].items()},
+            versions={name: check_text(entry) for name, entry in record["versions"].items()},
             seed=None if record["seed"] is None else check_whole_number(record["seed"], smallest=None),
             config=dict(record["config"].items()),
             inputs=tuple(
-                ManifestInput(check_text(each["name"]), check_text(each["sha256"])) for each in record["inputs"]
+                ManifestInput(check_text(entry["name"]), check_text(entry["sha256"])) for entry in record["inputs"]
             ),
-            counts={name: check_whole_number(each) for name, each in record["counts"].items()},
-            files={_check_file_name(name): _digest(each) for name, each in record["files"].items()},
+            counts={name: check_whole_number(entry) for name, entry in record["counts"].items()},
+            files={_check_file_name(name): _digest(entry) for name, entry in record["files"].items()},
         )
 
 
@@ -137,10 +137,8 @@ def _foreign(shown: str) -> str:
 def list_differences(old: Manifest, new: Manifest) -> list[str]:
     """Name what makes two artefacts different work: kind, seed, configuration or inputs, but not versions."""
     before, now = _identity(old), _identity(new)
-    places = [place for place in sorted(before | now) if before.get(place) != now.get(place)]
-    return [
-        f"`{'.'.join(place)}` was {_short(before.get(place))} and is now {_short(now.get(place))}" for place in places
-    ]
+    keys = [key for key in sorted(before | now) if before.get(key) != now.get(key)]
+    return [f"`{'.'.join(key)}` was {_short(before.get(key))} and is now {_short(now.get(key))}" for key in keys]
 
 
 def _identity(manifest: Manifest) -> dict[tuple[str, ...], str]:
@@ -149,12 +147,12 @@ def _identity(manifest: Manifest) -> dict[tuple[str, ...], str]:
     return _flat({"kind": manifest.kind, "seed": manifest.seed, "config": config, "inputs": inputs})
 
 
-def _flat(value: Any, place: tuple[str, ...] = ()) -> dict[tuple[str, ...], str]:
+def _flat(value: Any, keys: tuple[str, ...] = ()) -> dict[tuple[str, ...], str]:
     """Compare as JSON text: to Python, 1, 1.0 and True are equal."""
     if not isinstance(value, dict) or not value:
-        return {place: to_canonical_json(value)}
-    parts = (_flat(item, (*place, key)) for key, item in value.items())
-    return {place: text for part in parts for place, text in part.items()}
+        return {keys: to_canonical_json(value)}
+    parts = (_flat(item, (*keys, key)) for key, item in value.items())
+    return {path: text for part in parts for path, text in part.items()}
 
 
 def _short(text: str | None) -> str:
@@ -165,16 +163,16 @@ def _short(text: str | None) -> str:
 
 @functools.cache
 def get_library_versions() -> Mapping[str, str]:
-    """Give the versions of Python, alembert and the libraries on which results depend."""
+    """Return the versions of Python, alembert and the libraries on which results depend."""
     import importlib.metadata  # slow to load, and needed by writers alone
 
     from alembert import __version__  # the package may be importing this module before it knows its version
 
-    found = {"alembert": __version__, "python": platform.python_version()}
+    versions = {"alembert": __version__, "python": platform.python_version()}
     for library in _LIBRARIES:
         with suppress(importlib.metadata.PackageNotFoundError):
-            found[library] = importlib.metadata.version(library)
-    return found
+            versions[library] = importlib.metadata.version(library)
+    return versions
 
 
 def merge_versions(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str]:

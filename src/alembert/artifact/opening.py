@@ -1,7 +1,7 @@
-"""Where artefacts are, and how they are opened.
+"""Where artefacts are, how they are opened, and what may be wrong with them.
 
 A complete artefact is opened by its manifest; the sizes of its files are compared, which is cheap, and `verify` compares
-their hashes. Whatever is wrong is said in a sentence: nothing there, unfinished, of another kind, or damaged.
+their hashes. Whatever is wrong becomes an error: nothing there, unfinished, of another kind, or damaged.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from alembert.errors import BadFile
 
 MANIFEST = "manifest.json"
 DRAFT = ".draft.json"
-"""What unfinished work is told by."""
+"""The file that marks unfinished work."""
 
 
 @dataclass(frozen=True)
@@ -56,23 +56,23 @@ class NamedInput:
 
 def open_artifact(folder: str | Path, kind: str | None = None) -> Manifest:
     """Read the manifest of a complete artefact, whose files must be there with the sizes listed."""
-    place = locate_artifact(folder)
-    with translate_os_errors(f"Reading {place.shown}"):
-        if not (place.target / MANIFEST).is_file():
+    paths = locate_artifact(folder)
+    with translate_os_errors(f"Reading {paths.shown}"):
+        if not (paths.target / MANIFEST).is_file():
             raise BadFile(
                 explain_missing(folder)
-                or f"{place.shown} has no {MANIFEST}, so alembert has not written it. Check the path."
+                or f"{paths.shown} has no {MANIFEST}, so alembert has not written it. Check the path."
             )
-        manifest = read_target_manifest(place)
+        manifest = read_target_manifest(paths)
         if kind not in (None, manifest.kind):
             raise BadFile(
-                f"{place.shown} is {with_article(manifest.kind)}, and {with_article(str(kind))} was expected. Check the path."
+                f"{paths.shown} is {with_article(manifest.kind)}, and {with_article(str(kind))} was expected. Check the path."
             )
         if not manifest.files:
-            own = (get_relative_name(place.target, path) for path in iter_visible_files(place.target))
+            own = (get_relative_name(paths.target, path) for path in iter_visible_files(paths.target))
             check_listed(folder, manifest, (name for name in own if name != MANIFEST))
-        wrong = [name for name, digest in manifest.files.items() if file_size(place.target / name) != digest.size]
-        _refuse_damaged(place, wrong, "missing or of another size than the manifest says")
+        wrong = [name for name, digest in manifest.files.items() if file_size(paths.target / name) != digest.size]
+        _refuse_damaged(paths, wrong, "missing or of another size than the manifest says")
     return manifest
 
 
@@ -85,10 +85,10 @@ def check_listed(folder: str | Path, manifest: Manifest, names: Iterable[str]) -
 def verify(folder: str | Path) -> Manifest:
     """Hash every file of an artefact again and name those that have changed."""
     manifest = open_artifact(folder)
-    place = locate_artifact(folder)
-    with translate_os_errors(f"Reading {place.shown}"):
-        wrong = [name for name, digest in manifest.files.items() if hash_file(place.target / name) != digest.sha256]
-    _refuse_damaged(place, wrong, "not what was written")
+    paths = locate_artifact(folder)
+    with translate_os_errors(f"Reading {paths.shown}"):
+        wrong = [name for name, digest in manifest.files.items() if hash_file(paths.target / name) != digest.sha256]
+    _refuse_damaged(paths, wrong, "not what was written")
     return manifest
 
 
@@ -111,7 +111,7 @@ def hash_input(path: str | Path) -> str:
 
 
 def is_artifact(folder: Path) -> bool:
-    """Tell whether a folder is an artefact, complete or not."""
+    """Whether a folder is an artefact, complete or not."""
     if (folder / DRAFT).is_file():
         return True
     try:
@@ -122,8 +122,8 @@ def is_artifact(folder: Path) -> bool:
 
 def _find_artifact_files(folder: Path, files: Sequence[Path]) -> set[Path]:
     """Return the files that belong to artefacts inside a folder: they may lie there, and are no part of an input."""
-    parents = {file: [folder / each for each in file.relative_to(folder).parents[:-1]] for file in files}
-    results = {each for each in {each for above in parents.values() for each in above} if is_artifact(each)}
+    parents = {file: [folder / part for part in file.relative_to(folder).parents[:-1]] for file in files}
+    results = {parent for parent in {parent for above in parents.values() for parent in above} if is_artifact(parent)}
     return {file for file, above in parents.items() if not results.isdisjoint(above)}
 
 
@@ -133,29 +133,29 @@ def locate_artifact(folder: str | Path) -> ArtifactPaths:
     return ArtifactPaths(str(Path(folder)), Path(os.path.realpath(folder)))
 
 
-def read_target_manifest(place: ArtifactPaths) -> Manifest:
-    """Read the manifest at a place."""
-    return read_manifest(place.target / MANIFEST, f"{place.shown}/{MANIFEST}")
+def read_target_manifest(paths: ArtifactPaths) -> Manifest:
+    """Read the manifest of the target."""
+    return read_manifest(paths.target / MANIFEST, f"{paths.shown}/{MANIFEST}")
 
 
 def explain_missing(folder: str | Path) -> str | None:
-    """Say in a sentence why there is no folder of this name; none: there is one."""
-    place = locate_artifact(folder)
-    if place.target.is_dir():
+    """Explain in a sentence why there is no folder of this name; none: there is one."""
+    paths = locate_artifact(folder)
+    if paths.target.is_dir():
         return None
-    if is_occupied(place.partial):
+    if is_occupied(paths.partial):
         return (
-            f"{place.shown} is not finished: {place.shown}.partial is there. "
+            f"{paths.shown} is not finished: {paths.shown}.partial is there. "
             "If nothing is writing it now, run the command that began it again."
         )
-    if not place.target.exists():
-        return f"{place.shown} does not exist. Check the path."
-    return f"{place.shown} is a file, and a folder was expected. Check the path."
+    if not paths.target.exists():
+        return f"{paths.shown} does not exist. Check the path."
+    return f"{paths.shown} is a file, and a folder was expected. Check the path."
 
 
-def _refuse_damaged(place: ArtifactPaths, names: list[str], what: str) -> None:
+def _refuse_damaged(paths: ArtifactPaths, names: list[str], what: str) -> None:
     if names:
-        raise BadFile(f"{place.shown} is damaged: {what}: {shortlist(names)}. Restore these files or write it anew.")
+        raise BadFile(f"{paths.shown} is damaged: {what}: {shortlist(names)}. Restore these files or write it anew.")
 
 
 def get_relative_name(folder: Path, path: Path) -> str:
@@ -170,5 +170,5 @@ def shortlist(names: Sequence[str]) -> str:
 
 
 def with_article(kind: str) -> str:
-    """Say `a Corpus`, `an Export`."""
+    """Put `a` or `an` before a kind: `a Corpus`, `an Export`."""
     return f"{'an' if kind[:1] in 'AEIOU' else 'a'} {kind}"

@@ -1,4 +1,4 @@
-"""The life of an artefact: draft, commit, recovery.
+"""How an artefact is written: draft, commit, recovery after a crash.
 
     <folder>          absent, empty, or complete
     <folder>.partial  with `.draft.json`: unfinished; with `manifest.json`: finished, not yet in place
@@ -89,24 +89,24 @@ def create(
     With `resume`, unfinished work stays in `<folder>.partial` after an error or a kill, and the same call continues
     it (`Draft.resumed`); without it, unfinished work is removed. `overwrite` replaces a complete artefact of this kind.
     """
-    place = locate_artifact(folder)
-    with translate_os_errors(f"Writing {place.shown}", lambda: _make_resume_hint(place)), _hold_artifact_lock(place):
-        _recover(place, overwrite)
-        _check_target(place, kind, overwrite)
+    paths = locate_artifact(folder)
+    with translate_os_errors(f"Writing {paths.shown}", lambda: _make_resume_hint(paths)), _hold_artifact_lock(paths):
+        _recover(paths, overwrite)
+        _check_target(paths, kind, overwrite)
         plan = _plan(kind, config, inputs, seed)
-        old = _find_unfinished(place, plan, resume)
+        old = _find_unfinished(paths, plan, resume)
         if old is not None:
             plan = dataclasses.replace(plan, versions=merge_versions(old.versions, plan.versions))
-        draft = Draft(place.partial, resumed=old is not None)
+        draft = Draft(paths.partial, resumed=old is not None)
         try:
-            _begin(place, plan, resume)
+            _begin(paths, plan, resume)
             yield draft
-            _commit(place, plan, draft.counts)
-            _put_in_place(place, kind, overwrite)
+            _commit(paths, plan, draft.counts)
+            _publish(paths, kind, overwrite)
         except BaseException:
-            if not resume and not _is_committed(place):
+            if not resume and not _is_committed(paths):
                 with suppress(OSError):
-                    _discard(place)
+                    _discard(paths)
             raise
 
 
@@ -118,13 +118,13 @@ def find_finished(
     inputs: Iterable[str | Path | NamedInput] = (),
     seed: int | None = None,
 ) -> Manifest | None:
-    """Give the manifest if this very artefact is complete already, so that a repeated command has nothing to do."""
-    place = locate_artifact(folder)
-    if not place.target.parent.is_dir():
+    """Return the manifest if this very artefact is complete already, so that a repeated command has nothing to do."""
+    paths = locate_artifact(folder)
+    if not paths.target.parent.is_dir():
         return None
-    with translate_os_errors(f"Looking at {place.shown}"), _hold_artifact_lock(place):
-        _recover(place, overwrite=False)
-        if not (place.target / MANIFEST).is_file():
+    with translate_os_errors(f"Looking at {paths.shown}"), _hold_artifact_lock(paths):
+        _recover(paths, overwrite=False)
+        if not (paths.target / MANIFEST).is_file():
             return None
         manifest = open_artifact(folder)
         return None if list_differences(manifest, _plan(kind, config, inputs, seed)) else manifest
@@ -140,116 +140,116 @@ def check_can_create(
     overwrite: bool = False,
 ) -> None:
     """Refuse at once what `create` with `resume` would refuse, before long preparations."""
-    place = locate_artifact(folder)
-    _check_place(place)
-    if place.target.parent.is_dir():
-        with translate_os_errors(f"Looking at {place.shown}"), _hold_artifact_lock(place):
-            _recover(place, overwrite)
-            _check_target(place, kind, overwrite)
-            _find_unfinished(place, _plan(kind, config, inputs, seed), resume=True)
+    paths = locate_artifact(folder)
+    _check_location(paths)
+    if paths.target.parent.is_dir():
+        with translate_os_errors(f"Looking at {paths.shown}"), _hold_artifact_lock(paths):
+            _recover(paths, overwrite)
+            _check_target(paths, kind, overwrite)
+            _find_unfinished(paths, _plan(kind, config, inputs, seed), resume=True)
 
 
 @contextmanager
-def _hold_artifact_lock(place: ArtifactPaths) -> Iterator[None]:
-    _check_place(place)
+def _hold_artifact_lock(paths: ArtifactPaths) -> Iterator[None]:
+    _check_location(paths)
     try:
-        place.target.parent.mkdir(parents=True, exist_ok=True)
-    except (FileNotFoundError, FileExistsError) as error:  # a file in the way, or a place like /proc
-        parent = Path(place.shown).parent
+        paths.target.parent.mkdir(parents=True, exist_ok=True)
+    except (FileNotFoundError, FileExistsError) as error:  # a file in the way, or a folder like /proc
+        parent = Path(paths.shown).parent
         raise BadFile(f"The folder {parent} cannot be made: {error.strerror}. Choose another.") from error
-    with hold_lock(place.lock, place.shown):
+    with hold_lock(paths.lock, paths.shown):
         yield
 
 
-def _check_place(place: ArtifactPaths) -> None:
+def _check_location(paths: ArtifactPaths) -> None:
     # Not under the lock yet, so another writer may be swapping the target: ask nothing about its content.
-    if place.target == Path.cwd() or os.path.ismount(place.target):
-        raise BadFile(f"{place.shown} is the current folder or a mount point. Name a new folder inside it.")
-    if place.target.name.endswith(".partial"):
-        raise BadFile(f"{place.shown} ends in .partial, which marks unfinished work. Choose another name.")
-    if place.target.parent.is_file():
-        raise BadFile(f"{place.shown} cannot be written: {place.target.parent} is a file. Choose another folder.")
+    if paths.target == Path.cwd() or os.path.ismount(paths.target):
+        raise BadFile(f"{paths.shown} is the current folder or a mount point. Name a new folder inside it.")
+    if paths.target.name.endswith(".partial"):
+        raise BadFile(f"{paths.shown} ends in .partial, which marks unfinished work. Choose another name.")
+    if paths.target.parent.is_file():
+        raise BadFile(f"{paths.shown} cannot be written: {paths.target.parent} is a file. Choose another folder.")
 
 
-def _check_target(place: ArtifactPaths, kind: str, overwrite: bool) -> None:
-    if not is_occupied(place.target):
+def _check_target(paths: ArtifactPaths, kind: str, overwrite: bool) -> None:
+    if not is_occupied(paths.target):
         return
-    if not place.target.is_dir():
-        raise BadFile(f"{place.shown} is a file, and a folder is to be written there. Choose another name.")
-    if not (place.target / MANIFEST).is_file():
-        raise BadFile(f"{place.shown} holds files but no {MANIFEST}, so it is left alone. Choose a new folder.")
-    manifest = read_target_manifest(place)
+    if not paths.target.is_dir():
+        raise BadFile(f"{paths.shown} is a file, and a folder is to be written there. Choose another name.")
+    if not (paths.target / MANIFEST).is_file():
+        raise BadFile(f"{paths.shown} holds files but no {MANIFEST}, so it is left alone. Choose a new folder.")
+    manifest = read_target_manifest(paths)
     if manifest.kind != kind:
         raise BadFile(
-            f"{place.shown} is {with_article(manifest.kind)}; {with_article(kind)} will not replace it. Choose a new folder."
+            f"{paths.shown} is {with_article(manifest.kind)}; {with_article(kind)} will not replace it. Choose a new folder."
         )
     if not overwrite:
-        raise BadFile(f"{place.shown} is a complete {kind} already. Choose a new folder, or replace it (--overwrite).")
-    names = {get_relative_name(place.target, path) for path in iter_visible_files(place.target)}
+        raise BadFile(f"{paths.shown} is a complete {kind} already. Choose a new folder, or replace it (--overwrite).")
+    names = {get_relative_name(paths.target, path) for path in iter_visible_files(paths.target)}
     if strange := sorted(names - manifest.files.keys() - {MANIFEST}):
         raise BadFile(
-            f"{place.shown} holds files of others, which overwriting would delete: {shortlist(strange)}. Move them away."
+            f"{paths.shown} holds files of others, which overwriting would delete: {shortlist(strange)}. Move them away."
         )
 
 
-def _recover(place: ArtifactPaths, overwrite: bool) -> None:
+def _recover(paths: ArtifactPaths, overwrite: bool) -> None:
     """Finish what a killed writer had committed, and remove what it was deleting."""
-    if _is_committed(place) and (overwrite or not is_occupied(place.target)):
-        manifest = read_manifest(place.partial / MANIFEST, f"{place.shown}.partial/{MANIFEST}")
-        _put_in_place(place, manifest.kind, overwrite)
-    remove_folder(place.trash)
+    if _is_committed(paths) and (overwrite or not is_occupied(paths.target)):
+        manifest = read_manifest(paths.partial / MANIFEST, f"{paths.shown}.partial/{MANIFEST}")
+        _publish(paths, manifest.kind, overwrite)
+    remove_folder(paths.trash)
 
 
-def _find_unfinished(place: ArtifactPaths, plan: Manifest, resume: bool) -> Manifest | None:
-    """Give the plan of unfinished work to continue; clear away what cannot be continued."""
-    if not is_occupied(place.partial):
+def _find_unfinished(paths: ArtifactPaths, plan: Manifest, resume: bool) -> Manifest | None:
+    """Return the plan of unfinished work to continue; clear away what cannot be continued."""
+    if not is_occupied(paths.partial):
         return None
-    record = _read_draft(place)
+    record = _read_draft(paths)
     if not record.get("resumable"):
-        _discard(place)
+        _discard(paths)
         return None
-    old = parse_manifest(record, f"{place.shown}.partial/{DRAFT}")
+    old = parse_manifest(record, f"{paths.shown}.partial/{DRAFT}")
     if (changes := list_differences(old, plan)) or not resume:
         raise BadFile(
-            f"{place.shown}.partial holds unfinished work{' with other settings: ' if changes else ''}"
+            f"{paths.shown}.partial holds unfinished work{' with other settings: ' if changes else ''}"
             f"{shortlist(changes)}. Continue it with the command and settings it began with, or delete that folder."
         )
     return old
 
 
-def _read_draft(place: ArtifactPaths) -> dict[str, Any]:
-    if (place.partial / DRAFT).is_file():
-        return read_manifest_record(place.partial / DRAFT, f"{place.shown}.partial/{DRAFT}")
+def _read_draft(paths: ArtifactPaths) -> dict[str, Any]:
+    if (paths.partial / DRAFT).is_file():
+        return read_manifest_record(paths.partial / DRAFT, f"{paths.shown}.partial/{DRAFT}")
     # Killed before its first file, a draft holds at most the temporary file of `.draft.json`.
-    if place.partial.is_dir() and all(path.suffix == ".tmp" for path in place.partial.iterdir()):
+    if paths.partial.is_dir() and all(path.suffix == ".tmp" for path in paths.partial.iterdir()):
         return {}
-    raise BadFile(f"{place.shown}.partial is in the way and is no draft of alembert. Move it, or choose a new folder.")
+    raise BadFile(f"{paths.shown}.partial is in the way and is no draft of alembert. Move it, or choose a new folder.")
 
 
 def _plan(
     kind: str, config: Mapping[str, Any], inputs: Iterable[str | Path | NamedInput], seed: int | None
 ) -> Manifest:
     plain = json.loads(to_canonical_json(config))
-    hashed = tuple(ManifestInput(each.name, hash_input(each.path)) for each in map(_named, inputs))
+    hashed = tuple(ManifestInput(origin.name, hash_input(origin.path)) for origin in map(_to_named_input, inputs))
     return Manifest(kind=kind, versions=dict(get_library_versions()), seed=seed, config=plain, inputs=hashed)
 
 
-def _named(origin: str | Path | NamedInput) -> NamedInput:
+def _to_named_input(origin: str | Path | NamedInput) -> NamedInput:
     return origin if isinstance(origin, NamedInput) else NamedInput(Path(origin), Path(origin).absolute().name)
 
 
-def _begin(place: ArtifactPaths, plan: Manifest, resume: bool) -> None:
-    place.partial.mkdir(exist_ok=True)
-    atomic_write(place.partial / DRAFT, plan.to_bytes(resumable=resume))
-    sync_folder(place.partial.parent)
+def _begin(paths: ArtifactPaths, plan: Manifest, resume: bool) -> None:
+    paths.partial.mkdir(exist_ok=True)
+    atomic_write(paths.partial / DRAFT, plan.to_bytes(resumable=resume))
+    sync_folder(paths.partial.parent)
 
 
-def _commit(place: ArtifactPaths, plan: Manifest, counts: dict[str, int]) -> None:
-    manifest = dataclasses.replace(plan, counts=dict(sorted(counts.items())), files=_sync_and_hash(place.partial))
-    ready = place.partial / ".ready.json"
+def _commit(paths: ArtifactPaths, plan: Manifest, counts: dict[str, int]) -> None:
+    manifest = dataclasses.replace(plan, counts=dict(sorted(counts.items())), files=_sync_and_hash(paths.partial))
+    ready = paths.partial / ".ready.json"
     atomic_write(ready, manifest.to_bytes())
-    ready.replace(place.partial / MANIFEST)
-    sync_folder(place.partial)
+    ready.replace(paths.partial / MANIFEST)
+    sync_folder(paths.partial)
 
 
 def _sync_and_hash(folder: Path) -> dict[str, FileDigest]:
@@ -271,34 +271,34 @@ def _sync_and_hash(folder: Path) -> dict[str, FileDigest]:
     return files
 
 
-def _is_committed(place: ArtifactPaths) -> bool:
-    return (place.partial / MANIFEST).is_file()
+def _is_committed(paths: ArtifactPaths) -> bool:
+    return (paths.partial / MANIFEST).is_file()
 
 
-def _put_in_place(place: ArtifactPaths, kind: str, overwrite: bool) -> None:
+def _publish(paths: ArtifactPaths, kind: str, overwrite: bool) -> None:
     """Move committed work to the target; may be killed and called again at any point."""
     try:
-        _check_target(place, kind, overwrite)
+        _check_target(paths, kind, overwrite)
     except BadFile as error:
-        raise BadFile(f"{error} The finished {kind} is kept in {place.shown}.partial.") from error
-    remove_hidden(place.partial)
-    if is_occupied(place.target):
-        remove_folder(place.trash)
-        place.target.rename(place.trash)
-    elif place.target.exists():
-        place.target.rmdir()
-    place.partial.rename(place.target)
-    sync_folder(place.target.parent)
-    remove_folder(place.trash)
+        raise BadFile(f"{error} The finished {kind} is kept in {paths.shown}.partial.") from error
+    remove_hidden(paths.partial)
+    if is_occupied(paths.target):
+        remove_folder(paths.trash)
+        paths.target.rename(paths.trash)
+    elif paths.target.exists():
+        paths.target.rmdir()
+    paths.partial.rename(paths.target)
+    sync_folder(paths.target.parent)
+    remove_folder(paths.trash)
 
 
-def _discard(place: ArtifactPaths) -> None:
+def _discard(paths: ArtifactPaths) -> None:
     # Renamed first: a half-deleted draft could be taken for a folder of the user's.
-    place.partial.rename(place.trash)
-    remove_folder(place.trash)
+    paths.partial.rename(paths.trash)
+    remove_folder(paths.trash)
 
 
-def _make_resume_hint(place: ArtifactPaths) -> str:
-    if os.access(place.partial, os.F_OK):
-        return f"The work so far is kept in {place.shown}.partial: run the same command again to continue."
-    return f"What was at {place.shown} before is unchanged."
+def _make_resume_hint(paths: ArtifactPaths) -> str:
+    if os.access(paths.partial, os.F_OK):
+        return f"The work so far is kept in {paths.shown}.partial: run the same command again to continue."
+    return f"What was at {paths.shown} before is unchanged."
