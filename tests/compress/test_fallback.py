@@ -6,22 +6,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alembert.compress.fallback import FloatFallback
+from alembert.compress.formats import FloatFallback
 
 NAMES = tuple("abcdefgh")
 POINTS = st.floats(0, 5, allow_subnormal=False)
 
 
 def search(harm: dict[str, float], tried: list[frozenset[str]] | None = None) -> FloatFallback[frozenset[str]]:
-    def quantised(kept: Sequence[str]) -> frozenset[str]:
+    def quantise(kept: Sequence[str]) -> frozenset[str]:
         if tried is not None:
             tried.append(frozenset(kept))
         return frozenset(kept)
 
     return FloatFallback(
-        quantised=quantised,
+        quantise=quantise,
         loss=lambda graph: sum(points for name, points in harm.items() if name not in graph),
-        ranked=lambda graph: sorted(harm, key=lambda name: -harm[name]),
+        rank=lambda graph: sorted(harm, key=lambda name: -harm[name]),
     )
 
 

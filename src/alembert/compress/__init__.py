@@ -1,4 +1,4 @@
-"""Models made ready for use without torch: the graph, its quantisation, and the folder that holds them."""
+"""Exports, which run without torch: the graph of a model, its quantisation, and its folder."""
 
 from alembert.extras import TRAINING, require
 

@@ -1,4 +1,4 @@
-"""What an export gave: the loss, the gain and the size, for the screen, the manifest and the model card."""
+"""The report of an export (loss, gain, size) for the terminal, the manifest and the model card."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class TaskMeasurement:
         return None if self.fp32 is None or self.exported is None else 100 * (self.fp32 - self.exported)
 
     def rows(self) -> Iterator[tuple[str, str]]:
-        """Give names and values for people."""
+        """Yield names and values for people."""
         if self.lost is not None:
             yield (
                 f"{self.measure} on {self.judged:,} examples",
@@ -74,48 +74,47 @@ class ExportReport:
     @property
     def measured(self) -> TaskMeasurement:
         """What was measured of the task that lost most; of a single task, its own."""
-        return max(self.tasks.values(), key=lambda each: -math.inf if each.lost is None else each.lost)
+        return max(
+            self.tasks.values(), key=lambda measurement: -math.inf if measurement.lost is None else measurement.lost
+        )
 
     @property
     def task(self) -> str:
-        """What the model is for, in a few words.
-
-        Of several tasks, names and kinds.
-        """
+        """The kind of the task; of several tasks, names and kinds."""
         if len(self.tasks) == 1:
             return self.measured.task
-        return ", ".join(f"{name} ({each.task})" for name, each in self.tasks.items())
+        return ", ".join(f"{name} ({measurement.task})" for name, measurement in self.tasks.items())
 
     def to_table(self) -> dict[str, Any]:
-        """Give plain values; `measured` is of the task that lost most."""
+        """Return plain values; `measured` is of the task that lost most."""
         worst = self.measured
         return asdict(self) | {"task": self.task, "measured": asdict(worst), "lost_points": worst.lost}
 
     def rows(self) -> Iterator[tuple[str, str]]:
-        """Give names and values for people."""
+        """Yield names and values for people."""
         yield "task" if len(self.tasks) == 1 else "tasks", self.task
         yield "runs in", RUNTIME_PACKAGES[self.facts.format]
         yield "numbers", self._numbers()
         yield "size", f"{self.bytes / 1e6:.1f} MB, as a checkpoint {self.checkpoint_bytes / 1e6:.1f} MB"
         if self.vectors:
             yield "vectors", self.vectors
-        for head, found in self.tasks.items():
+        for head, measurement in self.tasks.items():
             whose = "" if len(self.tasks) == 1 else f"{head}: "
-            yield from ((f"{whose}{name}", value) for name, value in found.rows())
+            yield from ((f"{whose}{name}", value) for name, value in measurement.rows())
 
     def _numbers(self) -> str:
         if self.facts.precision != self.asked:
             return "fp32: int8 would cost more than it may, whatever is left in float"
         if self.facts.precision == "fp32":
             return "fp32"
-        told = f"int8, calibrated on {self.calibration_rows:,} rows of text"
-        return f"{told}; in float: {', '.join(self.in_float)}" if self.in_float else told
+        described = f"int8, calibrated on {self.calibration_rows:,} rows of text"
+        return f"{described}; in float: {', '.join(self.in_float)}" if self.in_float else described
 
     def notes(self) -> Iterator[str]:
-        """Say what a user should know before using it."""
+        """Yield what a user should know before using it."""
         if self.facts.precision != self.asked:
             yield "int8 costs too much with this model; the Export has fp32 numbers"
-        unknown = [head for head, each in self.tasks.items() if not each.judged]
+        unknown = [head for head, measurement in self.tasks.items() if not measurement.judged]
         if self.facts.precision == "int8" and unknown and len(self.tasks) > 1:
             yield f"what int8 costs was not measured for {', '.join(unknown)}: no examples were given"
         speeds = self.measured.texts_per_second
@@ -127,7 +126,7 @@ class ExportReport:
 
 
 def render_card(outcome: ExportReport) -> str:
-    """Give the text of the model card, `README.md`."""
+    """Write the text of the model card, `README.md`."""
     facts = outcome.facts
     kind = "tasks" if len(outcome.tasks) > 1 else "task"
     lines = [
@@ -190,7 +189,7 @@ def _model_rows(facts: ExportMetadata) -> Iterator[tuple[str, str]]:
 
 
 def _describe_change(lost: float, interval: tuple[float, float] | None) -> str:
-    """Say what changed, and whether the examples are enough to tell it from chance."""
+    """Describe the change, and whether the examples are enough to distinguish it from chance."""
     change = f"{abs(lost):.2f} points {'lost' if lost >= 0 else 'won'}"
     if interval is None:
         return change

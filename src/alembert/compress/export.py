@@ -1,9 +1,9 @@
-"""A fine-tuned Checkpoint in, an Export folder out: the graph, the tasks, the tokenizer, and what was measured.
+"""Export of a fine-tuned Checkpoint: the graph, the tasks, the tokenizer, and what was measured.
 
 A model of several tasks becomes one graph: one encoder, an output for each head. It is built in fp32 first, which is also
 the yardstick. int8 is calibrated on the tasks' own text and measured on labelled examples; what costs any task more than
-the settings allow goes back to float (`fallback`). Everything is measured before the folder is begun, since its card
-tells it.
+the settings allow goes back to float (`FloatFallback`). Everything is measured before the folder is begun, since its card
+reports it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,14 @@ from typing import Any, Final
 
 from alembert import artifact, hardware
 from alembert.compress.card import ExportReport, TaskMeasurement, render_card
-from alembert.compress.fallback import FloatFallback
-from alembert.compress.formats import BUILDERS, GraphBuilder, choose_format, describe_speeds, measure_format_speeds
+from alembert.compress.formats import (
+    BUILDERS,
+    FloatFallback,
+    GraphBuilder,
+    choose_format,
+    describe_speeds,
+    measure_format_speeds,
+)
 from alembert.compress.measure import ExportData, ExportedTask, Fp32Baseline
 from alembert.compress.network import check_exportable
 from alembert.compress.settings import ExportSettings
@@ -67,13 +73,13 @@ def export(
     """
     settings = settings or ExportSettings()
     artifact.check_can_create(out, EXPORT_KIND, config={}, overwrite=overwrite)
-    parts = _exported_tasks(checkpoint, material or {}, task)
+    parts = _list_exported_tasks(checkpoint, material or {}, task)
     _check_calibration(settings, parts)
     form = settings.format or _choose_format(checkpoint, settings, parts, say)
     settings = replace(settings, format=form)
     work = _ExportRun(checkpoint, settings, form, parts, say)
     work.check()
-    graph, in_float = work.chosen()
+    graph, in_float = work.choose_graph()
     outcome = work.outcome(graph, in_float)
     config = {"graph": outcome.facts.to_table(), "settings": asdict(settings), **work.record(outcome)}
     inputs = list(dict.fromkeys([parts[0].saved.folder, *(file for part in parts for file in part.data.files)]))
@@ -99,15 +105,15 @@ def _choose_format(
     dtype = "int8" if settings.precision == "int8" else "float32"
     machine = hardware.detect_capabilities()
     formats: dict[str | None, ExportFormat] = {library: name for name, library in RUNTIME_PACKAGES.items()}
-    there = [formats[library] for library in machine.libraries_for(dtype)]
+    available = [formats[library] for library in machine.libraries_for(dtype)]
     rows = _calibration_rows(parts, FORMAT_ROWS) if any(part.data.stopwatch for part in parts) else []
-    if len(there) < 2 or not rows:
+    if len(available) < 2 or not rows:
         verdict = machine.library_for(dtype)
         chosen, reason = formats.get(verdict.value, "onnx"), verdict.reason
     else:
         say("trying the model in both formats")
-        found = measure_format_speeds(_build_graphs(there, checkpoint, settings, parts, rows), rows)
-        chosen, reason = choose_format(found), describe_speeds(found)
+        speeds = measure_format_speeds(_build_graphs(available, checkpoint, settings, parts, rows), rows)
+        chosen, reason = choose_format(speeds), describe_speeds(speeds)
     say(f"format {chosen}: {reason}")
     return chosen
 
@@ -119,40 +125,40 @@ def _build_graphs(
     parts: Sequence[ExportedTask],
     rows: Sequence[Row],
 ) -> dict[ExportFormat, ExportedGraph]:
-    """Make the graph in several formats, calibrated on these rows."""
+    """Build the graph in several formats, calibrated on these rows."""
     heads, width = {part.head: part.facts for part in parts}, checkpoint.blueprint.config.hidden_size
-    made = {}
+    graphs = {}
     for form in formats:
-        maker: GraphBuilder = BUILDERS[form](checkpoint.model, list(heads), rows)
-        maker.check()
-        graph = maker.build_fp32() if settings.precision == "fp32" else maker.build_int8(())
-        made[form] = ExportedGraph(maker.compile(graph), heads, width)
-    return made
+        builder: GraphBuilder = BUILDERS[form](checkpoint.model, list(heads), rows)
+        builder.check()
+        graph = builder.build_fp32() if settings.precision == "fp32" else builder.build_int8(())
+        graphs[form] = ExportedGraph(builder.compile(graph), heads, width)
+    return graphs
 
 
 def _calibration_rows(parts: Sequence[ExportedTask], most: int) -> list[Row]:
-    """Give rows of the tasks' text, as many of each task that has some."""
+    """Return rows of the tasks' text, as many of each task that has some."""
     texts = [part for part in parts if part.data.calibration]
     return [row for part in texts for row in part.rows(max(1, most // len(texts)))]
 
 
-def _exported_tasks(
+def _list_exported_tasks(
     checkpoint: Checkpoint, material: ExportData | Mapping[str, ExportData], task: str | None
 ) -> tuple[ExportedTask, ...]:
     if checkpoint.folder is None:
         raise BadSetting("The checkpoint was made here and is in no folder. Save it, and open the folder.")
     tasks = read_tasks(checkpoint.folder)
-    wanted = tasks.values() if task is None else [choose_task(checkpoint.folder, tasks, task)]
-    given = _data_by_task(material, [saved.name for saved in wanted], checkpoint.folder)
+    exported = tasks.values() if task is None else [choose_task(checkpoint.folder, tasks, task)]
+    data = _data_by_task(material, [saved.name for saved in exported], checkpoint.folder)
     return tuple(
-        ExportedTask(checkpoint, saved, given.get(saved.name, ExportData()), len(tasks) == 1) for saved in wanted
+        ExportedTask(checkpoint, saved, data.get(saved.name, ExportData()), len(tasks) == 1) for saved in exported
     )
 
 
 def _data_by_task(
     material: ExportData | Mapping[str, ExportData], names: Sequence[str], folder: Path
 ) -> Mapping[str, ExportData]:
-    """Say whose the material is: the only task has it, and of several each that of its name."""
+    """Map tasks to their material: the only task gets it, and of several each that of its name."""
     if isinstance(material, ExportData):
         if len(names) == 1:
             return {names[0]: material}
@@ -181,65 +187,61 @@ class _ExportRun:
         for part in self.parts:
             _ = part.task
         check_exportable(self.checkpoint.model, self.heads)
-        self.maker.check()
+        self.builder.check()
 
     @cached_property
     def heads(self) -> list[str]:
         return [part.head for part in self.parts]
 
     @cached_property
-    def maker(self) -> GraphBuilder:
+    def builder(self) -> GraphBuilder:
         return BUILDERS[self.format](self.checkpoint.model, self.heads, self.rows)
 
     @cached_property
     def exact(self) -> Any:
         """The graph in fp32."""
-        return self.maker.build_fp32()
+        return self.builder.build_fp32()
 
     @cached_property
     def rows(self) -> list[Row]:
         """The rows to calibrate on, as many of each task that has text."""
         return _calibration_rows(self.parts, self.settings.calibration_rows)
 
-    def compiled(self, graph: Any) -> ExportedGraph:
+    def compile(self, graph: Any) -> ExportedGraph:
         heads = {part.head: part.facts for part in self.parts}
-        return ExportedGraph(self.maker.compile(graph), heads, self.checkpoint.blueprint.config.hidden_size)
+        return ExportedGraph(self.builder.compile(graph), heads, self.checkpoint.blueprint.config.hidden_size)
 
     @cached_property
     def trials(self) -> list[Fp32Baseline]:
         """The tasks in fp32; one graph for all uses, so that it is compiled once, and not while speed is measured."""
-        exact = self.compiled(self.exact) if any(part.data.judged for part in self.parts) else None
+        exact = self.compile(self.exact) if any(part.data.judged for part in self.parts) else None
         return [] if exact is None else [Fp32Baseline(part, part.candidate(exact)) for part in self.parts]
 
-    def chosen(self) -> tuple[Any | None, tuple[str, ...]]:
-        """Give the int8 graph to be written, and what is in float in it; none: fp32 is written."""
+    def choose_graph(self) -> tuple[Any | None, tuple[str, ...]]:
+        """Return the int8 graph to be written, and what is in float in it; none: fp32 is written."""
         if self.settings.precision == "fp32":
             return None, ()
         self.say(f"calibrating int8 on {len(self.rows):,} rows of text")
-        search = FloatFallback(
-            quantised=self.maker.build_int8,
-            loss=self._loss,
-            ranked=self.maker.ranked,
-        )
-        return search.search(self.settings.max_score_loss, self.say) or (None, ())
+        fallback = FloatFallback(quantise=self.builder.build_int8, loss=self._loss, rank=self.builder.rank_products)
+        return fallback.search(self.settings.max_score_loss, self.say) or (None, ())
 
     def _loss(self, graph: Any) -> float:
-        """Give the points that int8 costs the task which loses most."""
+        """Return the points that int8 costs the task which loses most."""
         scored = [trial for trial in self.trials if trial.is_scored]
         if not scored:
             return 0.0
         self.say(f"scoring int8 on {sum(len(trial.part.data.judged) for trial in scored):,} examples")
-        made = self.compiled(graph)
-        return max(trial.loss(trial.part.candidate(made)) for trial in scored)
+        compiled = self.compile(graph)
+        return max(trial.loss(trial.part.candidate(compiled)) for trial in scored)
 
     def outcome(self, graph: Any | None, in_float: tuple[str, ...]) -> ExportReport:
         return ExportReport(
-            tasks=self._measured(graph),
+            tasks=self._measure_tasks(graph),
             facts=self._facts("fp32" if graph is None else "int8"),
             asked=self.settings.precision,
             calibration_rows=0 if graph is None else len(self.rows),
             in_float=in_float,
-            bytes=self.maker.size(self.exact if graph is None else graph),
+            bytes=self.builder.size(self.exact if graph is None else graph),
             checkpoint_bytes=self.checkpoint.bytes,
             vectors=next((part.vectors for part in self.parts if part.vectors), None),
         )
@@ -257,24 +259,24 @@ class _ExportRun:
             multiplications=count_multiplications_per_token(config, tokens=REFERENCE_TOKENS),
         )
 
-    def _measured(self, graph: Any | None) -> dict[str, TaskMeasurement]:
-        found = {part.head: TaskMeasurement(task=part.task.name) for part in self.parts}
-        made = None if graph is None else self.compiled(graph)
+    def _measure_tasks(self, graph: Any | None) -> dict[str, TaskMeasurement]:
+        measurements = {part.head: TaskMeasurement(task=part.task.name) for part in self.parts}
+        compiled = None if graph is None else self.compile(graph)
         for trial in self.trials:
             part = trial.part
             if part.data.stopwatch and part.data.judged:
                 self.say(f"measuring speed{f' of {part.saved.name}' if len(self.parts) > 1 else ''}")
-            found[part.head] = trial.measured(None if made is None else part.candidate(made))
-        return found
+            measurements[part.head] = trial.measure(None if compiled is None else part.candidate(compiled))
+        return measurements
 
     def record(self, outcome: ExportReport) -> dict[str, Any]:
-        """Give what the manifest keeps of the work; `measured` is of the task that lost most."""
-        tasks = {name: asdict(each) for name, each in outcome.tasks.items()}
+        """Return what the manifest records; `measured` is of the task that lost most."""
+        tasks = {name: asdict(measurement) for name, measurement in outcome.tasks.items()}
         return {"in_float": list(outcome.in_float), "tasks": tasks, "measured": asdict(outcome.measured)}
 
     def write(self, folder: Path, graph: Any | None, outcome: ExportReport) -> None:
         """Fill the folder of the Export."""
-        self.maker.write(self.exact if graph is None else graph, folder / GRAPH_FILES[self.format])
+        self.builder.write(self.exact if graph is None else graph, folder / GRAPH_FILES[self.format])
         self.checkpoint.require_tokenizer().save(folder)
         self._write_tasks(folder)
         write_decoding_weights(folder, {part.head: part.decoding_weights for part in self.parts})

@@ -1,14 +1,15 @@
-"""What makes the graphs of an Export in its format: fp32, int8, and int8 with some products in float.
+"""Graphs in each format, the search for products to keep in float, and the faster format.
 
 `OpenVinoBuilder` builds a graph and lets NNCF round it; `OnnxBuilder` builds the file of either kind itself.
 
-Which format runs a model faster on this machine: the graphs of both take turns over the same rows.
+`FloatFallback` limits what int8 costs. All products are quantised first. If that costs too much, those that harm most go
+back to float: one, then two, four and so on, each time with everything else quantised anew. So few tries are needed, at
+the price of keeping up to twice as many in float as would do.
 
-What `doctor` measures, products of large matrices, does not decide it: libraries differ as much in what they do between
-products, and in how soon a single text is ready. So the model itself is run. The faster over many rows wins, unless another
-comes near it and answers single rows sooner: what people feel, since one that reads millions of texts reads them about as
-fast in either. The clock decides, so on a noisy machine the same command may take the one or the other of two that are near
-each other; `ExportSettings.format` names one.
+The faster format is chosen by running the model itself in both over the same rows: libraries differ as much in what they
+do between products as in the products that `doctor` measures. The faster over many rows wins, unless another comes near it
+and answers single rows sooner, which is what people notice. On a noisy machine the same command may choose either of two
+that are near each other; `ExportSettings.format` names one.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from statistics import median
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from alembert.compress import onnx, openvino
 from alembert.compress.onnx import build_onnx, check_onnx
@@ -52,11 +53,11 @@ class GraphBuilder(Protocol):
     def build_int8(self, keep: Sequence[str]) -> Any:
         """Make the graph in int8; the products named in `keep` stay in float."""
 
-    def ranked(self, graph: Any) -> list[str]:
+    def rank_products(self, graph: Any) -> list[str]:
         """Name the products that are rounded in a graph, first the one whose rounding does most harm."""
 
     def compile(self, graph: Any) -> CompileGraph:
-        """Give what opens a graph in the library that runs it."""
+        """Return what opens a graph in the library that runs it."""
 
     def size(self, graph: Any) -> int:
         """Count the bytes of a graph's numbers."""
@@ -74,7 +75,7 @@ class OpenVinoBuilder:
     rows: Sequence[Row]
 
     def check(self) -> None:
-        """Say at once if OpenVINO is not there."""
+        """Refuse at once if OpenVINO is not there."""
         import_openvino()
 
     @cached_property
@@ -87,7 +88,7 @@ class OpenVinoBuilder:
     def build_int8(self, keep: Sequence[str]) -> Graph:
         return openvino.quantise(self._exact, self.rows, keep)
 
-    def ranked(self, graph: Graph) -> list[str]:
+    def rank_products(self, graph: Graph) -> list[str]:
         return openvino.rank_products(graph, self._exact, _subsample(self.rows))
 
     def compile(self, graph: Graph) -> CompileGraph:
@@ -110,7 +111,7 @@ class OnnxBuilder:
     rows: Sequence[Row]
 
     def check(self) -> None:
-        """Say at once if ONNX or ONNX Runtime is not there, or if no file can hold the model."""
+        """Refuse at once if ONNX or ONNX Runtime is not there, or if no file can hold the model."""
         import_onnxruntime()
         check_onnx(self.model)
 
@@ -122,10 +123,10 @@ class OnnxBuilder:
         return build_onnx(self.model, *self.heads)
 
     def build_int8(self, keep: Sequence[str]) -> bytes:
-        rounded = {name: each for name, each in self._seen.items() if name not in keep}
+        rounded = {name: activations for name, activations in self._seen.items() if name not in keep}
         return onnx.build_int8(self.model, self.heads, rounded)
 
-    def ranked(self, graph: bytes) -> list[str]:
+    def rank_products(self, graph: bytes) -> list[str]:
         return onnx.rank_products(self.model, self.heads, self._seen, _subsample(self.rows))
 
     def compile(self, graph: bytes) -> CompileGraph:
@@ -146,6 +147,43 @@ BUILDERS: Final[dict[ExportFormat, type[OpenVinoBuilder] | type[OnnxBuilder]]] =
 
 def _subsample(rows: Sequence[Row]) -> Sequence[Row]:
     return rows[:: len(rows) // RANKING_ROWS + 1]
+
+
+GraphT = TypeVar("GraphT")
+
+
+@dataclass(frozen=True)
+class FloatFallback(Generic[GraphT]):
+    """What the search needs to know of graphs, whatever they are."""
+
+    quantise: Callable[[Sequence[str]], GraphT]
+    """Quantise, with these products in float."""
+    loss: Callable[[GraphT], float]
+    """What it costs, in points."""
+    rank: Callable[[GraphT], Sequence[str]]
+    """Name the products, the most harmful first."""
+
+    def search(
+        self, limit: float, say: Callable[[str], None] = lambda _: None
+    ) -> tuple[GraphT, tuple[str, ...]] | None:
+        """Find a graph that costs at most `limit` points, and what is in float in it; none: there is none."""
+        graph = self.quantise(())
+        lost = self.loss(graph)
+        if lost <= limit:
+            return graph, ()
+        names = self.rank(graph)
+        count = 1
+        while count < len(names):
+            say(
+                f"int8 costs {lost:.2f} points, more than {limit:g}: trying with {count} of {len(names)} products in float"
+            )
+            in_float = tuple(names[:count])
+            graph = self.quantise(in_float)
+            lost = self.loss(graph)
+            if lost <= limit:
+                return graph, in_float
+            count *= 2
+        return None
 
 
 ROUNDS: Final = 5
@@ -192,7 +230,7 @@ def _time_rows(graph: ExportedGraph, rows: Sequence[Row], clock: Timer) -> float
     return clock() - began
 
 
-def choose_format(found: Mapping[ExportFormat, FormatSpeed]) -> ExportFormat:
+def choose_format(speeds: Mapping[ExportFormat, FormatSpeed]) -> ExportFormat:
     """Take the fastest over many rows, or one that comes near it and answers single rows sooner.
 
     >>> choose_format({"openvino": FormatSpeed(900, 7.0), "onnx": FormatSpeed(1000, 8.0)})
@@ -200,11 +238,10 @@ def choose_format(found: Mapping[ExportFormat, FormatSpeed]) -> ExportFormat:
     >>> choose_format({"openvino": FormatSpeed(500, 7.0), "onnx": FormatSpeed(1000, 8.0)})
     'onnx'
     """
-    best = max(each.tokens_per_second for each in found.values())
-    near = [form for form, each in found.items() if each.tokens_per_second >= NEAR_SHARE * best]
-    return min(near, key=lambda form: found[form].milliseconds)
+    best = max(speed.tokens_per_second for speed in speeds.values())
+    near = [form for form, speed in speeds.items() if speed.tokens_per_second >= NEAR_SHARE * best]
+    return min(near, key=lambda form: speeds[form].milliseconds)
 
 
-def describe_speeds(found: Mapping[ExportFormat, FormatSpeed]) -> str:
-    """Say what was measured."""
-    return "; ".join(f"in {RUNTIME_PACKAGES[form]} {pace}" for form, pace in found.items())
+def describe_speeds(speeds: Mapping[ExportFormat, FormatSpeed]) -> str:
+    return "; ".join(f"in {RUNTIME_PACKAGES[form]} {speed}" for form, speed in speeds.items())

@@ -1,6 +1,7 @@
-"""A form of a model that may become the Export: what it answers, how good that is, how far it is from another.
+"""What an Export costs and gains for a task: its scores, answers and speed against fp32.
 
-One task of a model that is exported: its head, its text, and how the Export is measured on it.
+An `ExportedTask` is one task of the model with its head and examples; an `ExportCandidate` is a form of the model that
+may become the Export; `Fp32Baseline` compares candidates with fp32.
 """
 
 from __future__ import annotations
@@ -56,10 +57,11 @@ class ExportCandidate:
 
 
 def compute_agreement(task: AnyTask, examples: Sequence[Any], one: Sequence[Any], other: Sequence[Any]) -> float:
-    """Give the share of examples that two forms answer alike, whatever they think of their answers' chances."""
+    """Return the share of examples that two forms answer alike, whatever probabilities they give."""
     triples = zip(examples, one, other, strict=True)
     alike = [
-        bool(strip_floats(task.to_record(each, a)) == strip_floats(task.to_record(each, b))) for each, a, b in triples
+        bool(strip_floats(task.to_record(example, a)) == strip_floats(task.to_record(example, b)))
+        for example, a, b in triples
     ]
     return sum(alike) / len(alike)
 
@@ -78,7 +80,7 @@ def strip_floats(value: Any) -> Any:
 
 
 SpeedFunction = Callable[[Sequence[ExportCandidate], Sequence[Any]], Sequence[SpeedMeasurement]]
-"""Measures candidates on examples: `infer.speed.speeds` is one."""
+"""Measures candidates on examples: `infer.speed.measure_speeds` is one."""
 
 
 @dataclass(frozen=True)
@@ -142,23 +144,23 @@ class ExportedTask:
     def decoding_weights(self) -> DecodingWeights:
         """The weights of the head that decoding needs."""
         head = self.checkpoint.model.head(self.head)
-        kept = {name: head.get_parameter(name) for name in self.task.decoding_weights}
-        return {name: each.detach().float().cpu().numpy() for name, each in kept.items()}
+        parameters = {name: head.get_parameter(name) for name in self.task.decoding_weights}
+        return {name: parameter.detach().float().cpu().numpy() for name, parameter in parameters.items()}
 
     def rows(self, most: int) -> list[Row]:
-        """Give rows to calibrate on, from everywhere in the text."""
+        """Return rows to calibrate on, from everywhere in the text."""
         examples = self.data.calibration
-        wanted = min(most, len(examples))
-        drawn = [examples[number * len(examples) // wanted] for number in range(wanted)]
+        count = min(most, len(examples))
+        drawn = [examples[number * len(examples) // count] for number in range(count)]
         encoded = self.task.encode(drawn, self.checkpoint.require_tokenizer(), self.checkpoint.max_tokens)
-        return [row for each in encoded for row in each.rows][:most]
+        return [row for example in encoded for row in example.rows][:most]
 
     def candidate(self, graph: ExportedGraph) -> ExportCandidate:
-        """Give the task with what computes its head."""
+        """Return the task with what computes its head."""
         return ExportCandidate(self.task, self.checkpoint, GraphRunner(graph, self.head))
 
     def in_torch(self) -> ExportCandidate:
-        """Give the task as the checkpoint computes it."""
+        """Return the task as the checkpoint computes it."""
         runner = ModelRunner(self.checkpoint.model, self.head, self.task.attention_pattern)
         return ExportCandidate(self.task, self.checkpoint, runner)
 
@@ -179,36 +181,40 @@ class Fp32Baseline:
     def is_scored(self) -> bool:
         return bool(self.part.data.judged) and self.part.data.labelled
 
-    def loss(self, made: ExportCandidate) -> float:
-        """Give the points that another form scores less than fp32."""
-        answers = made.predict(self.part.data.judged)
+    def loss(self, candidate: ExportCandidate) -> float:
+        """Return the points that another form scores less than fp32."""
+        answers = candidate.predict(self.part.data.judged)
         return 100 * (self._score(self.answers) - self._score(answers))
 
-    def measured(self, made: ExportCandidate | None) -> TaskMeasurement:
-        """Compare another form with fp32; none: fp32 itself is to be told of."""
+    def measure(self, candidate: ExportCandidate | None) -> TaskMeasurement:
+        """Compare another form with fp32; none: measure fp32 itself."""
         judged = self.part.data.judged
-        found = TaskMeasurement(task=self.part.task.name, judged=len(judged))
+        measurement = TaskMeasurement(task=self.part.task.name, judged=len(judged))
         if not judged:
-            return found
-        answers = self.answers if made is None else made.predict(judged)
+            return measurement
+        answers = self.answers if candidate is None else candidate.predict(judged)
         if self.is_scored:
             scores = self.part.task.score(judged, answers)
-            found = replace(found, measure=scores.main, fp32=self._score(self.answers), exported=scores.value)
-            found = found if made is None else replace(found, interval=self._interval(answers))
-        if made is not None and not self._answers_are_numbers:
-            found = replace(found, same_answers=compute_agreement(self.part.task, judged, self.answers, answers))
-        return self._clocked(found, {"fp32": self.exact} | ({} if made is None else {"int8": made}))
+            measurement = replace(
+                measurement, measure=scores.main, fp32=self._score(self.answers), exported=scores.value
+            )
+            measurement = measurement if candidate is None else replace(measurement, interval=self._interval(answers))
+        if candidate is not None and not self._answers_are_numbers:
+            measurement = replace(
+                measurement, same_answers=compute_agreement(self.part.task, judged, self.answers, answers)
+            )
+        return self._add_speeds(measurement, {"fp32": self.exact} | ({} if candidate is None else {"int8": candidate}))
 
     def _interval(self, answers: Sequence[Any]) -> tuple[float, float]:
         """Find where the points lost lie, by drawing other examples; those of one document are drawn together."""
         task, judged = self.part.task, self.part.data.judged
-        found = compare_paired(
+        interval = compare_paired(
             task.sample_metric(judged, self.answers),
             task.sample_metric(judged, answers),
             len(judged),
             kin=get_group_ids(judged),
         ).interval
-        return 100 * found.low, 100 * found.high
+        return 100 * interval.low, 100 * interval.high
 
     def _score(self, answers: Sequence[Any]) -> float:
         return self.part.task.score(self.part.data.judged, answers).value
@@ -218,17 +224,17 @@ class Fp32Baseline:
         """Whether answers are numbers or vectors, of which no two are the same."""
         return not self.part.task.labels and self.part.facts.kind in ("classify", "embed")
 
-    def _clocked(self, found: TaskMeasurement, forms: Mapping[str, ExportCandidate]) -> TaskMeasurement:
+    def _add_speeds(self, measurement: TaskMeasurement, forms: Mapping[str, ExportCandidate]) -> TaskMeasurement:
         material = self.part.data
         if material.stopwatch is None:
-            return found
+            return measurement
         in_torch = self.part.in_torch()
         # The first call prepares an engine; the graphs have had theirs.
         in_torch.predict(material.judged[:1])
         forms = {"the checkpoint": in_torch, **forms}
         speeds = dict(zip(forms, material.stopwatch(list(forms.values()), material.judged), strict=True))
         return replace(
-            found,
+            measurement,
             texts_per_second={form: speed.texts_per_second for form, speed in speeds.items()},
             tokens_per_second={form: speed.tokens_per_second for form, speed in speeds.items()},
             machine=material.machine,

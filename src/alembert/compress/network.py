@@ -1,8 +1,8 @@
-"""An encoder and its heads as a graph: one description for every format, in operations that a format provides.
+"""An encoder and its heads as a graph, described once in operations that each format provides.
 
-In: a torch `Model`, the names of heads, and the operations of a format (`Operations`, which
-`graph` has for OpenVINO and `onnx_graph` for ONNX). Out: an output for each head, called as the head: (B, T, C) of one that answers for tokens, (B, C) of
-one that answers once a document. Nothing is traced, so the graph is what we want and no more: one encoder for all
+In: a torch `Model`, the names of heads, and the operations of a format (`Operations`, which `openvino` and `onnx`
+implement). Out: an output for each head, called as the head: (B, T, C) of one that answers for tokens, (B, C) of one that
+answers once a document. Nothing is traced, so the graph is what we want and no more: one encoder for all
 heads, one product for queries, keys and values, tables of positions as long as the model reads, and, if only the first
 token of a document is asked for, a last layer that computes no other. The attention is bidirectional.
 
@@ -67,19 +67,19 @@ class Operations(Protocol):
     def rows(self, table: Node, numbers: Node) -> Node:
         """Look up rows of a table."""
 
-    def beginning(self, table: Node) -> Node:
+    def first_rows(self, table: Node) -> Node:
         """Take as many rows of a table of positions as the batch is long."""
 
-    def linear(self, states: Node, place: str, weight_CD: FloatArray, bias_C: FloatArray, name: str) -> Node:
-        """Multiply with weights and add a bias; `place` names the two, `name` the product."""
+    def linear(self, states: Node, prefix: str, weight_CD: FloatArray, bias_C: FloatArray, name: str) -> Node:
+        """Multiply with weights and add a bias; `prefix` begins the names of the two, `name` is the product's."""
 
     def norm(self, states: Node, scale: Node, bias: Node, eps: float) -> Node:
         """Bring the last axis to mean 0 and variance 1, and then to scale and bias."""
 
-    def by_head(self, states_BTD: Node, heads: int, size: int) -> Node:
+    def split_heads(self, states_BTD: Node, heads: int, size: int) -> Node:
         """Bring (B, T, D) into the form (B, H, T, K)."""
 
-    def joined(self, states_BHTK: Node, width: int) -> Node:
+    def merge_heads(self, states_BHTK: Node, width: int) -> Node:
         """Bring (B, H, T, K) into the form (B, T, D)."""
 
     def attention(self, query: Node, key: Node, value: Node, size: int) -> Node:
@@ -106,9 +106,9 @@ def build_network(model: Model, heads: Sequence[str], operations: Operations) ->
 
 def check_exportable(model: Model, heads: Sequence[str]) -> None:
     """Refuse what a graph cannot be made of."""
-    if taken := [head for head in heads if head in INPUT_NAMES]:
+    if reserved := [head for head in heads if head in INPUT_NAMES]:
         raise BadSetting(
-            f"A task is called {taken[0]}, as an input of the graph is. Export another one (--task NAME), or fine-tune with "
+            f"A task is called {reserved[0]}, as an input of the graph is. Export another one (--task NAME), or fine-tune with "
             "another name."
         )
     if any(model.spec(head).kind == "masked_lm" for head in heads):
@@ -131,96 +131,96 @@ class _Network:
         self.config = model.config
         self.specs = {head: model.spec(head) for head in heads}
         self.weights: dict[str, FloatArray] = {
-            name: each.detach().float().cpu().numpy() for name, each in model.state_dict().items()
+            name: weight.detach().float().cpu().numpy() for name, weight in model.state_dict().items()
         }
         self.pooled: dict[str, Node] = {}
 
     def describe(self) -> None:
         """Make the outputs of all heads."""
-        states = self._embedded()
+        states = self._embed()
         after = []
         for layer, block in enumerate(self.config.layer_order):
             is_last = layer == len(self.config.layer_order) - 1
             first = is_last and all(map(_reads_first_token, self.specs.values()))
             states = self._block(states, layer, f"encoder.blocks.{block}", first=first)
             after.append(states)
-        last = self._finished(after[-1])
+        last = self._normalise_last(after[-1])
         for name, spec in self.specs.items():
-            read = [*map(self._finished, after[:-1]), last] if spec.pooling == "layers" else [last]
+            read = [*map(self._normalise_last, after[:-1]), last] if spec.pooling == "layers" else [last]
             self.ops.output(name, self._answers(name, spec, read), per_token=spec.per_token)
 
     # -- encoder
 
-    def _embedded(self) -> Node:
-        ops, place = self.ops, "encoder.embeddings"
+    def _embed(self) -> Node:
+        ops, prefix = self.ops, "encoder.embeddings"
         states = ops.add(
-            ops.rows(self._weight(f"{place}.token.weight"), ops.ids),
-            ops.rows(self._weight(f"{place}.segment.weight"), ops.segments),
+            ops.rows(self._weight(f"{prefix}.token.weight"), ops.ids),
+            ops.rows(self._weight(f"{prefix}.segment.weight"), ops.segments),
         )
         if self.config.position_embedding_type == "absolute":
-            states = ops.add(states, ops.beginning(self._weight(f"{place}.position.weight")))
+            states = ops.add(states, ops.first_rows(self._weight(f"{prefix}.position.weight")))
         elif self.config.position_embedding_type == "sinusoidal":
-            states = ops.add(states, ops.beginning(ops.constant("sinusoids", self._sinusoids())))
-        states = self._norm(states, f"{place}.norm")
-        return states if self.config.embedding_size is None else self._linear(states, f"{place}.widen", "widen")
+            states = ops.add(states, ops.first_rows(ops.constant("sinusoids", self._sinusoids())))
+        states = self._norm(states, f"{prefix}.norm")
+        return states if self.config.embedding_size is None else self._linear(states, f"{prefix}.widen", "widen")
 
-    def _block(self, states: Node, layer: int, place: str, *, first: bool) -> Node:
+    def _block(self, states: Node, layer: int, prefix: str, *, first: bool) -> Node:
         """Apply a block; `first`: only the first token of each document leaves it."""
-        read = self._norm(states, f"{place}.attention_norm") if self._is_pre_norm else states
-        seen = self._attended(read, layer, f"{place}.attention", first=first)
+        read = self._norm(states, f"{prefix}.attention_norm") if self._is_pre_norm else states
+        seen = self._attend(read, layer, f"{prefix}.attention", first=first)
         states = self.ops.add(self.ops.first(states, 1) if first else states, seen)
         if self._is_pre_norm:
-            fed = self._fed_forward(self._norm(states, f"{place}.output_norm"), layer, place)
+            fed = self._feed_forward(self._norm(states, f"{prefix}.output_norm"), layer, prefix)
             return self.ops.add(states, fed)
-        states = self._norm(states, f"{place}.attention_norm")
-        return self._norm(self.ops.add(states, self._fed_forward(states, layer, place)), f"{place}.output_norm")
+        states = self._norm(states, f"{prefix}.attention_norm")
+        return self._norm(self.ops.add(states, self._feed_forward(states, layer, prefix)), f"{prefix}.output_norm")
 
-    def _attended(self, states: Node, layer: int, place: str, *, first: bool) -> Node:
+    def _attend(self, states: Node, layer: int, prefix: str, *, first: bool) -> Node:
         config, ops = self.config, self.ops
-        qkv = self._linear(states, f"{place}.qkv", f"layer.{layer}.qkv")
+        qkv = self._linear(states, f"{prefix}.qkv", f"layer.{layer}.qkv")
         query, key, value = (
-            ops.by_head(part, config.num_attention_heads, config.head_size)
+            ops.split_heads(part, config.num_attention_heads, config.head_size)
             for part in ops.split(qkv, [config.hidden_size] * 3)
         )
         if config.position_embedding_type == "rotary":
-            query, key = (self._turned(each, config.head_size) for each in (query, key))
+            query, key = (self._rotate(vectors, config.head_size) for vectors in (query, key))
         if first:
             query = ops.first(query, 2)
-        mixed = ops.joined(ops.attention(query, key, value, config.head_size), config.hidden_size)
-        return self._linear(mixed, f"{place}.out", f"layer.{layer}.out")
+        mixed = ops.merge_heads(ops.attention(query, key, value, config.head_size), config.hidden_size)
+        return self._linear(mixed, f"{prefix}.out", f"layer.{layer}.out")
 
-    def _fed_forward(self, states: Node, layer: int, place: str) -> Node:
-        inner = self._linear(states, f"{place}.inner", f"layer.{layer}.inner")
+    def _feed_forward(self, states: Node, layer: int, prefix: str) -> Node:
+        inner = self._linear(states, f"{prefix}.inner", f"layer.{layer}.inner")
         form = GELU.get(self.config.hidden_act)
         active = self.ops.relu(inner) if form is None else self.ops.gelu(inner, form)
-        return self._linear(active, f"{place}.outer", f"layer.{layer}.outer")
+        return self._linear(active, f"{prefix}.outer", f"layer.{layer}.outer")
 
     @property
     def _is_pre_norm(self) -> bool:
         return self.config.layer_norm_position == "pre"
 
-    def _finished(self, states: Node) -> Node:
+    def _normalise_last(self, states: Node) -> Node:
         return self._norm(states, "encoder.final_norm") if self._is_pre_norm else states
 
     # -- heads
 
     def _answers(self, name: str, spec: HeadSpec, states: list[Node]) -> Node:
-        place, product = f"heads.{name}", "head" if len(self.specs) == 1 else f"head.{name}"
+        prefix, product = f"heads.{name}", "head" if len(self.specs) == 1 else f"head.{name}"
         if not spec.per_token:
-            return self._of_documents(place, product, spec, states)
-        found = self._linear(states[-1], f"{place}.linear", product)
-        return self._pointer(found, spec) if spec.kind == "pointer" else found
+            return self._of_documents(prefix, product, spec, states)
+        outputs = self._linear(states[-1], f"{prefix}.linear", product)
+        return self._pointer(outputs, spec) if spec.kind == "pointer" else outputs
 
-    def _of_documents(self, place: str, product: str, spec: HeadSpec, states: list[Node]) -> Node:
-        pooled = self._pooled_once(spec, states)
+    def _of_documents(self, prefix: str, product: str, spec: HeadSpec, states: list[Node]) -> Node:
+        pooled = self._pool(spec, states)
         if spec.kind != "embed":
-            return self._linear(pooled, f"{place}.linear", product)
-        if f"{place}.layer.weight" not in self.weights:
+            return self._linear(pooled, f"{prefix}.linear", product)
+        if f"{prefix}.layer.weight" not in self.weights:
             return pooled
-        layered = self.ops.tanh(self._linear(pooled, f"{place}.layer", product))
+        layered = self.ops.tanh(self._linear(pooled, f"{prefix}.layer", product))
         return layered if spec.pooling == "cls_layer" else self.ops.concat([layered, pooled])
 
-    def _pooled_once(self, spec: HeadSpec, states: list[Node]) -> Node:
+    def _pool(self, spec: HeadSpec, states: list[Node]) -> Node:
         """Make one vector of each document, which all heads share that read it."""
         way = "pooler" if spec.needs_pooler else "first" if _reads_first_token(spec) else spec.pooling
         if way not in self.pooled:
@@ -233,26 +233,26 @@ class _Network:
 
     def _mean(self, states: list[Node]) -> Node:
         total = states[0]
-        for each in states[1:]:
-            total = self.ops.add(total, each)
+        for layer_states in states[1:]:
+            total = self.ops.add(total, layer_states)
         share = np.array(1 / len(states), np.float32)
         return self.ops.multiply(self.ops.mean(total), self.ops.constant(f"1/{len(states)}", share))
 
     def _pointer(self, vectors: Node, spec: HeadSpec) -> Node:
-        """Turn the queries and keys of token vectors by their positions, as `nn.pointer.turned` does."""
+        """Turn the queries and keys of token vectors by their positions, as `nn.pointer.rotate_queries_and_keys` does."""
         query, key, rest = self.ops.split(vectors, [POINTER_WIDTH, POINTER_WIDTH, 2 * spec.columns])
-        return self.ops.concat([self._turned(query, POINTER_WIDTH), self._turned(key, POINTER_WIDTH), rest])
+        return self.ops.concat([self._rotate(query, POINTER_WIDTH), self._rotate(key, POINTER_WIDTH), rest])
 
     # -- positions
 
-    def _turned(self, states: Node, width: int) -> Node:
+    def _rotate(self, states: Node, width: int) -> Node:
         """Turn vectors (..., T, width) by an angle that grows with the position."""
         ops = self.ops
         angles = np.concatenate([self._angles(width)] * 2, -1)
         left, right = ops.split(states, [width // 2] * 2)
         across = ops.concat([ops.negative(right), left])
         cos, sin = (
-            ops.beginning(ops.constant(f"{name} {width}", function(angles)))
+            ops.first_rows(ops.constant(f"{name} {width}", function(angles)))
             for name, function in (("cos", np.cos), ("sin", np.sin))
         )
         return ops.add(ops.multiply(states, cos), ops.multiply(across, sin))
@@ -269,12 +269,12 @@ class _Network:
 
     # -- weights
 
-    def _linear(self, states: Node, place: str, name: str) -> Node:
-        weight, bias = self.weights[f"{place}.weight"], self.weights[f"{place}.bias"]
-        return self.ops.linear(states, place, weight, bias, name)
+    def _linear(self, states: Node, prefix: str, name: str) -> Node:
+        weight, bias = self.weights[f"{prefix}.weight"], self.weights[f"{prefix}.bias"]
+        return self.ops.linear(states, prefix, weight, bias, name)
 
-    def _norm(self, states: Node, place: str) -> Node:
-        scale, bias = self._weight(f"{place}.weight"), self._weight(f"{place}.bias")
+    def _norm(self, states: Node, prefix: str) -> Node:
+        scale, bias = self._weight(f"{prefix}.weight"), self._weight(f"{prefix}.bias")
         return self.ops.norm(states, scale, bias, self.config.layer_norm_eps)
 
     def _weight(self, name: str) -> Node:
@@ -284,3 +284,9 @@ class _Network:
 def _reads_first_token(spec: HeadSpec) -> bool:
     """Whether the first token of a document is all that a head reads of the last layer."""
     return not spec.per_token and (spec.needs_pooler or spec.pooling.startswith("cls"))
+
+
+def relative_error(outputs: Sequence[Any], expected: Sequence[Any]) -> float:
+    """Return the squared error of an output over all rows, as a share of its size: so all outputs count alike."""
+    size = sum(float(np.square(row).sum()) for row in expected)
+    return sum(float(np.square(a - b).sum()) for a, b in zip(outputs, expected, strict=True)) / (size or 1.0)

@@ -1,18 +1,17 @@
-"""The ONNX model of an encoder and its heads, for ONNX Runtime and other programs.
+"""The ONNX model of an encoder and its heads, in fp32 or int8, for every ONNX runtime.
 
 Inputs are those that programs have for a BERT: `input_ids`, `attention_mask` and `token_type_ids` (B, T), int64; texts and
-tokens may be any number. What the graph is made of says `network`. It uses operations of 2021 (opset 17, IR 8), so that
-runtimes of many years read it; LayerNormalization is the newest of them, and attention and GELU are spelt out.
+tokens may be any number. `network` describes the graph. It uses operations of 2021 (opset 17, IR 8), so that runtimes of
+many years read it; LayerNormalization is the newest of them, and attention and GELU are spelt out.
 
-The ONNX model with int8 numbers: a model and some rows of the task's text in, a file out.
-
-The rows are run through the fp32 model, which shows how large the numbers get that each product multiplies with its weights
-(static quantisation): nothing has to be measured when the file is used, and what a text gets does not depend on those beside it.
+For int8, rows of the task's text are run through the fp32 model, which shows how large the numbers get that each product
+multiplies with its weights (static quantisation): nothing has to be measured when the file is used, and the answer for a
+text does not depend on those beside it.
 A few channels of a BERT are many times larger than the others. They are made smaller and their weights larger by the same
 factor (SmoothQuant, Xiao et al. 2023), so that one step of rounding suits all. Rounding is written with the format's own pair,
 QuantizeLinear and DequantizeLinear, so that any runtime reads the file; those that multiply whole numbers join the pairs
-with the product between them. Weights have a scale for each output, and take 7 bits of their 8, as in `quantise`. The table
-of tokens has a scale for each row.
+with the product between them. Weights have a scale for each output, and take 7 bits of their 8, as in `openvino`. The
+table of tokens has a scale for each row.
 """
 
 from __future__ import annotations
@@ -27,8 +26,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from alembert.compress.fallback import relative_error
-from alembert.compress.network import FloatArray, Gelu, build_network
+from alembert.compress.network import FloatArray, Gelu, build_network, relative_error
 from alembert.data.windows import Row
 from alembert.errors import BadSetting
 from alembert.extras import require
@@ -36,8 +34,7 @@ from alembert.nn.model import Model
 from alembert.tasks.runtime import Outputs
 from alembert.tasks.runtime.graphs import OnnxGraph
 
-# B documents, T tokens, D width, H heads, K head size
-
+# R rows, B documents, T tokens, V vocabulary, C outputs, D width or channels, E embedding width, H heads, K head size
 
 OPSET: Final = 17
 IR_VERSION: Final = 8
@@ -59,7 +56,7 @@ def build_onnx(model: Model, *heads: str) -> bytes:
 def check_onnx(model: Model) -> None:
     """Refuse before the work what cannot be written here, or not in one file."""
     import_onnx()
-    size = 4 * sum(each.numel() for each in model.parameters())
+    size = 4 * sum(parameter.numel() for parameter in model.parameters())
     if size > MAX_FILE_BYTES:
         raise BadSetting(
             f"The weights take {size / 1e9:.1f} GB, and a file in the ONNX format holds {MAX_FILE_BYTES / 1e9:.1f}. Export "
@@ -86,14 +83,14 @@ class OnnxOperations:
         self.initial: dict[str, Any] = {}
         self.outputs: list[Any] = []
         self.multiplied: dict[str, tuple[str, str]] = {}
-        """Product -> what it multiplies with weights, and the place of these, which several may have in common."""
+        """Product -> what it multiplies with weights, and the name of these, which several may have in common."""
         self.numbers = count()
         self.tokens = self._node("Gather", self._node("Shape", self.ids), self._whole([1]))
         self.real_BT = self._node("Cast", self.mask, to=self.onnx.TensorProto.FLOAT)
-        self.unseen_B11T = self._unseen()
+        self.unseen_B11T = self._padding_scores()
 
     def file(self, watched: Collection[str] = ()) -> bytes:
-        """Give the model with all outputs that were made, and with values inside it that are to be seen."""
+        """Return the model with all outputs that were made, and with values inside it that are to be seen."""
         helper, types = self.onnx.helper, self.onnx.TensorProto
         inputs = [
             helper.make_tensor_value_info(name, types.INT64, ["batch", "tokens"])
@@ -103,7 +100,7 @@ class OnnxOperations:
             *self.outputs,
             *(helper.make_tensor_value_info(name, types.FLOAT, None) for name in watched),
         ]
-        initial = [self.onnx.numpy_helper.from_array(each, name) for name, each in self.initial.items()]
+        initial = [self.onnx.numpy_helper.from_array(values, name) for name, values in self.initial.items()]
         graph = helper.make_graph(self.nodes, "alembert", inputs, outputs, initial)
         model = helper.make_model(
             graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION, producer_name="alembert"
@@ -147,11 +144,11 @@ class OnnxOperations:
             curve = self.tanh(self._times(bent, math.sqrt(2 / math.pi)))
         return self.multiply(self._times(states, 0.5), self.add(curve, self._float(1)))
 
-    def linear(self, states: str, place: str, weight_CD: FloatArray, bias_C: FloatArray, name: str) -> str:
-        self.multiplied[name] = (states, place)
-        weight_DC = self.constant(f"{place}.weight", weight_CD.T)
+    def linear(self, states: str, prefix: str, weight_CD: FloatArray, bias_C: FloatArray, name: str) -> str:
+        self.multiplied[name] = (states, prefix)
+        weight_DC = self.constant(f"{prefix}.weight", weight_CD.T)
         product = self._node("MatMul", states, weight_DC, name=name)
-        return self.add(product, self.constant(f"{place}.bias", bias_C))
+        return self.add(product, self.constant(f"{prefix}.bias", bias_C))
 
     def norm(self, states: str, scale: str, bias: str, eps: float) -> str:
         return self._node("LayerNormalization", states, scale, bias, axis=-1, epsilon=eps)
@@ -163,7 +160,7 @@ class OnnxOperations:
 
     def split(self, states: str, sizes: Sequence[int]) -> list[str]:
         number = next(self.numbers)
-        names = [f"/Split {number} {place}" for place in range(len(sizes))]
+        names = [f"/Split {number} {index}" for index in range(len(sizes))]
         node = self.onnx.helper.make_node(
             "Split", [states, self._whole(list(sizes))], names, name=f"Split {number}", axis=-1
         )
@@ -173,7 +170,7 @@ class OnnxOperations:
     def rows(self, table: str, numbers: str) -> str:
         return self._node("Gather", table, numbers)
 
-    def beginning(self, table: str) -> str:
+    def first_rows(self, table: str) -> str:
         return self._node("Slice", table, self._whole([0]), self.tokens, self._whole([0]))
 
     def first(self, states: str, axis: int) -> str:
@@ -184,11 +181,11 @@ class OnnxOperations:
 
     # -- attention and real tokens
 
-    def by_head(self, states_BTD: str, heads: int, size: int) -> str:
+    def split_heads(self, states_BTD: str, heads: int, size: int) -> str:
         by_token = self._node("Reshape", states_BTD, self._whole([0, 0, heads, size]))
         return self._node("Transpose", by_token, perm=[0, 2, 1, 3])
 
-    def joined(self, states_BHTK: str, width: int) -> str:
+    def merge_heads(self, states_BHTK: str, width: int) -> str:
         by_token = self._node("Transpose", states_BHTK, perm=[0, 2, 1, 3])
         return self._node("Reshape", by_token, self._whole([0, 0, width]))
 
@@ -198,8 +195,8 @@ class OnnxOperations:
         seen = self.add(scores, self.unseen_B11T)
         return self._node("MatMul", self._node("Softmax", seen, axis=-1), value)
 
-    def _unseen(self) -> str:
-        """Give what is added to scores: zero for a real token, and for others so much that no score can be told beside it."""
+    def _padding_scores(self) -> str:
+        """Return what is added to scores: zero for a real token, and for others so much that it swallows any score."""
         minus_BT = self._node("Sub", self.real_BT, self._float(1))
         return self._node("Unsqueeze", self._times(minus_BT, -MASKED_SCORE), self._whole([1, 2]))
 
@@ -233,9 +230,6 @@ class OnnxOperations:
         return name
 
 
-# R rows, B documents, T tokens, V vocabulary, C outputs, D channels, E embedding width
-
-
 SMOOTHING: Final = 0.7
 """How much of the differences between channels goes to the weights: 0 nothing, 1 all."""
 MAX_WEIGHT: Final = 63
@@ -255,13 +249,13 @@ class ActivationRange:
     """The largest number of each channel, of either sign, among all products with the same weights."""
 
     def smoothing(self, weight_CD: FloatArray) -> FloatArray:
-        """Give the factor by which each channel is made smaller, and its weights larger."""
+        """Return the factor by which each channel is made smaller, and its weights larger."""
         weights_D = np.abs(weight_CD).max(0).clip(MIN_MAGNITUDE)
         factor_D = self.largest_D.clip(MIN_MAGNITUDE) ** SMOOTHING / weights_D ** (1 - SMOOTHING)
         return np.asarray(factor_D / np.exp(np.log(factor_D).mean()), np.float32)
 
     def extremes(self, factor_D: FloatArray) -> tuple[float, float]:
-        """Give the lowest and the highest number of smoothed channels, in the mean over rows.
+        """Return the lowest and the highest number of smoothed channels, in the mean over rows.
 
         The extremes of all would be those of one strange row, and their steps too wide for the others. Zero is always among
         them.
@@ -284,25 +278,25 @@ def collect_activation_ranges(model: Model, heads: Sequence[str], rows: Sequence
     values = list(dict.fromkeys(value for value, _ in operations.multiplied.values()))
     bounds = _channel_bounds(OnnxGraph(operations.file(watched=values), threads=1, streams=1), values, rows)
     largest: dict[str, FloatArray] = {}
-    for value, place in operations.multiplied.values():
+    for value, prefix in operations.multiplied.values():
         own = np.abs(bounds[value]).max((0, 1))
-        largest[place] = np.maximum(largest.get(place, own), own)
+        largest[prefix] = np.maximum(largest.get(prefix, own), own)
     return {
-        product: ActivationRange(*bounds[value], largest[place])
-        for product, (value, place) in operations.multiplied.items()
+        product: ActivationRange(*bounds[value], largest[prefix])
+        for product, (value, prefix) in operations.multiplied.items()
     }
 
 
 def _channel_bounds(
     graph: OnnxGraph, values: Sequence[str], rows: Sequence[Row]
 ) -> dict[str, tuple[FloatArray, FloatArray]]:
-    """Give the lowest and the highest number of each channel of some values, row by row (R, D)."""
+    """Return the lowest and the highest number of each channel of some values, row by row (R, D)."""
     lows: dict[str, list[FloatArray]] = {name: [] for name in values}
     highs: dict[str, list[FloatArray]] = {name: [] for name in values}
     for row in rows:
-        found = graph.infer([row])
+        outputs = graph.infer([row])
         for name in values:
-            channels = found[name].reshape(-1, found[name].shape[-1])
+            channels = outputs[name].reshape(-1, outputs[name].shape[-1])
             lows[name].append(channels.min(0))
             highs[name].append(channels.max(0))
     return {name: (np.stack(lows[name]), np.stack(highs[name])) for name in values}
@@ -312,20 +306,20 @@ def rank_products(
     model: Model, heads: Sequence[str], seen: Mapping[str, ActivationRange], rows: Sequence[Row]
 ) -> list[str]:
     """Sort the products by the harm that rounding does: first the one without which the outputs come nearest to fp32."""
-    wanted = _outputs(build_onnx(model, *heads), heads, rows)
+    expected = _outputs(build_onnx(model, *heads), heads, rows)
     errors = {}
     for name in seen:
-        others = {other: each for other, each in seen.items() if other != name}
-        found = _outputs(build_int8(model, heads, others), heads, rows)
-        errors[name] = sum(map(relative_error, found, wanted))
+        others = {other: range_ for other, range_ in seen.items() if other != name}
+        outputs = _outputs(build_int8(model, heads, others), heads, rows)
+        errors[name] = sum(map(relative_error, outputs, expected))
     return sorted(errors, key=errors.__getitem__)
 
 
 def _outputs(graph: bytes, heads: Sequence[str], rows: Sequence[Row]) -> list[list[Outputs]]:
-    """Give for each head what it says of each row."""
+    """Return the outputs of each head for each row."""
     opened = OnnxGraph(graph, threads=1, streams=1)
-    found = [opened.infer([row]) for row in rows]
-    return [[each[head] for each in found] for head in heads]
+    by_row = [opened.infer([row]) for row in rows]
+    return [[outputs[head] for outputs in by_row] for head in heads]
 
 
 class QuantisedOnnxOperations(OnnxOperations):
@@ -335,23 +329,23 @@ class QuantisedOnnxOperations(OnnxOperations):
         super().__init__()
         self.seen = seen
 
-    def linear(self, states: str, place: str, weight_CD: FloatArray, bias_C: FloatArray, name: str) -> str:
+    def linear(self, states: str, prefix: str, weight_CD: FloatArray, bias_C: FloatArray, name: str) -> str:
         if name not in self.seen:
-            return super().linear(states, place, weight_CD, bias_C, name)
+            return super().linear(states, prefix, weight_CD, bias_C, name)
         factor_D = self.seen[name].smoothing(weight_CD)
-        smooth = self.multiply(states, self.constant(f"{place}.weight, smoothing", np.reciprocal(factor_D)))
+        smooth = self.multiply(states, self.constant(f"{prefix}.weight, smoothing", np.reciprocal(factor_D)))
         whole_CD, scale_C1 = quantise_rows(weight_CD * factor_D, MAX_WEIGHT)
         weight_DC = self._node(
             "DequantizeLinear",
-            self._initial(f"{place}.weight, int8", whole_CD.T),
-            self._initial(f"{place}.weight, scale", scale_C1[:, 0]),
+            self._initial(f"{prefix}.weight, int8", whole_CD.T),
+            self._initial(f"{prefix}.weight, scale", scale_C1[:, 0]),
             axis=1,  # and no zero points: a runtime would subtract them, column by column, though they are zero
         )
-        rounded = self._rounded(smooth, name, *self.seen[name].extremes(factor_D))
+        rounded = self._round(smooth, name, *self.seen[name].extremes(factor_D))
         product = self._node("MatMul", rounded, weight_DC, name=name)
-        return self.add(product, self.constant(f"{place}.bias", bias_C))
+        return self.add(product, self.constant(f"{prefix}.bias", bias_C))
 
-    def _rounded(self, states: str, product: str, low: float, high: float) -> str:
+    def _round(self, states: str, product: str, low: float, high: float) -> str:
         """Round to equal steps from `low` to `high`, of which one is zero."""
         step = max((high - low) / LEVELS, float(np.finfo(np.float32).tiny))
         scale = self._initial(f"{product}.scale", np.array(step, np.float32))
@@ -360,13 +354,13 @@ class QuantisedOnnxOperations(OnnxOperations):
 
     def rows(self, table: str, numbers: str) -> str:
         whole_VE, scale_V1 = quantise_rows(self.initial.pop(table), MAX_EMBEDDING)
-        found = super().rows(self._initial(table, whole_VE), numbers)
+        whole_BTE = super().rows(self._initial(table, whole_VE), numbers)
         scale_BT1 = super().rows(self._initial(f"{table}.scale", scale_V1), numbers)
-        return self.multiply(self._node("Cast", found, to=self.onnx.TensorProto.FLOAT), scale_BT1)
+        return self.multiply(self._node("Cast", whole_BTE, to=self.onnx.TensorProto.FLOAT), scale_BT1)
 
 
 def quantise_rows(table: FloatArray, top: int) -> tuple[npt.NDArray[np.int8], FloatArray]:
-    """Give whole numbers up to `top`, and for each row the number that makes them the old ones again."""
+    """Return whole numbers up to `top`, and for each row the scale that restores the old ones."""
     scale = np.abs(table).max(axis=1, keepdims=True) / np.float32(top)
     scale[scale == 0] = 1  # a row of zeros
     return np.rint(table / scale).astype(np.int8), scale.astype(np.float32)

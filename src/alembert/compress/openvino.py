@@ -1,11 +1,10 @@
-"""The OpenVINO model of an encoder and its heads: inputs `ids` and `segments` (B, T) and `lengths` (B), int32.
+"""The OpenVINO model of an encoder and its heads, and its post-training quantisation to int8.
 
-The attention is one operation a layer and knows padding by the lengths. What the graph is made of says `network`.
+Inputs are `ids` and `segments` (B, T) and `lengths` (B), int32. The attention is one operation a layer and knows padding
+by the lengths. `network` describes the graph.
 
-Post-training quantisation: a float graph and some rows of the task's text in, a graph with int8 numbers out.
-
-NNCF runs the rows through the graph and sees how large the numbers get at each place (static quantisation), so that
-nothing has to be measured when the graph is used. Activations are symmetric, which is faster than with an offset at the
+For int8, NNCF runs rows of the task's text through the float graph and sees how large the numbers get at each node (static
+quantisation), so that nothing has to be measured when the graph is used. Activations are symmetric, which is faster than with an offset at the
 same score (measured). Attention stays in float, in one fused operation. Weights take 7 bits of their 8: processors without
 VNNI add two products in 16 bits and cut off what does not fit, and the answers would depend on the processor.
 """
@@ -21,8 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from alembert.compress.fallback import relative_error
-from alembert.compress.network import FloatArray, Gelu, build_network
+from alembert.compress.network import FloatArray, Gelu, build_network, relative_error
 from alembert.data.windows import Row
 from alembert.hardware.runtimes import import_nncf, import_openvino
 from alembert.tasks.runtime.export import pad_rows
@@ -67,12 +65,12 @@ class OpenVinoOperations:
         self.real_BT = self._real()
 
     def graph(self) -> Graph:
-        """Give the graph with all outputs that were made."""
+        """Return the graph with all outputs that were made."""
         inputs = [self.ids, self.segments, self.lengths]
         return _name_nodes(self.openvino.Model(self.outputs, inputs, "alembert"))
 
     def output(self, name: str, states: Any, *, per_token: bool) -> None:
-        """Make something an output of the graph; what is one already is given once more, since a value has one name."""
+        """Make something an output of the graph; what is one already is copied, since a value has one name."""
         if any(states is other for other in self.outputs):
             states = self.add(states, self.constant("zero", np.zeros((), np.float32)))
         states.output(0).set_names({name})
@@ -111,10 +109,10 @@ class OpenVinoOperations:
         node: Node = self.ops.gelu(states, form)
         return node
 
-    def linear(self, states: Any, place: str, weight_CD: FloatArray, bias_C: FloatArray, name: str) -> Node:
-        product = self.ops.matmul(states, self.constant(f"{place}.weight", weight_CD), False, True)
+    def linear(self, states: Any, prefix: str, weight_CD: FloatArray, bias_C: FloatArray, name: str) -> Node:
+        product = self.ops.matmul(states, self.constant(f"{prefix}.weight", weight_CD), False, True)
         product.set_friendly_name(name)
-        return self.add(product, self.constant(f"{place}.bias", bias_C))
+        return self.add(product, self.constant(f"{prefix}.bias", bias_C))
 
     def norm(self, states: Any, scale: Any, bias: Any, eps: float) -> Node:
         even = self.ops.mvn(states, self._whole([-1]), True, eps, "inside_sqrt")
@@ -127,14 +125,14 @@ class OpenVinoOperations:
         return node
 
     def split(self, states: Any, sizes: Sequence[int]) -> list[Any]:
-        found: list[Any] = self.ops.variadic_split(states, self._whole(-1), self._whole(list(sizes))).outputs()
-        return found
+        parts: list[Any] = self.ops.variadic_split(states, self._whole(-1), self._whole(list(sizes))).outputs()
+        return parts
 
     def rows(self, table: Any, numbers: Any) -> Node:
         node: Node = self.ops.gather(table, numbers, self._whole(0))
         return node
 
-    def beginning(self, table: Any) -> Node:
+    def first_rows(self, table: Any) -> Node:
         zero, one = self._whole([0]), self._whole([1])
         node: Node = self.ops.slice(table, zero, self.tokens, one, zero)
         return node
@@ -149,12 +147,12 @@ class OpenVinoOperations:
 
     # -- attention and real tokens
 
-    def by_head(self, states_BTD: Any, heads: int, size: int) -> Node:
+    def split_heads(self, states_BTD: Any, heads: int, size: int) -> Node:
         by_token = self.ops.reshape(states_BTD, self._whole([0, 0, heads, size]), True)
         node: Node = self.ops.transpose(by_token, self._whole([0, 2, 1, 3]))
         return node
 
-    def joined(self, states_BHTK: Any, width: int) -> Node:
+    def merge_heads(self, states_BHTK: Any, width: int) -> Node:
         by_token = self.ops.transpose(states_BHTK, self._whole([0, 2, 1, 3]))
         node: Node = self.ops.reshape(by_token, self._whole([0, 0, width]), True)
         return node
@@ -172,7 +170,7 @@ class OpenVinoOperations:
         return node
 
     def _real(self) -> Node:
-        """Say which tokens (B, T) are real."""
+        """Mark the tokens (B, T) that are real."""
         ops = self.ops
         length = ops.squeeze(self.tokens, self._whole([0]))
         positions_T = ops.range(self._whole(0), length, self._whole(1), "i32")
@@ -205,11 +203,11 @@ _ATTENTION: Final = "ScaledDotProductAttention"
 
 
 def quantise(graph: Graph, rows: Sequence[Row], keep: Collection[str] = ()) -> Graph:
-    """Quantise a graph; the products named in `keep` stay in float. The graph that is given stays as it is."""
+    """Quantise a graph; the products named in `keep` stay in float. The old graph stays as it is."""
     nncf = import_nncf()
     items = [pad_rows([row]) for row in rows]
     with _silence_nncf():
-        found: Graph = nncf.quantize(
+        quantised: Graph = nncf.quantize(
             graph.clone(),
             nncf.Dataset(items),
             subset_size=len(items),
@@ -218,7 +216,7 @@ def quantise(graph: Graph, rows: Sequence[Row], keep: Collection[str] = ()) -> G
             ignored_scope=nncf.IgnoredScope(names=list(keep), types=[_ATTENTION]),
             advanced_parameters=nncf.AdvancedQuantizationParameters(overflow_fix=nncf.OverflowFix.ENABLE),
         )
-    return found
+    return quantised
 
 
 def list_quantised_products(graph: Graph) -> list[str]:
@@ -231,16 +229,16 @@ def rank_products(graph: Graph, exact: Graph, rows: Sequence[Row]) -> list[str]:
 
     Of several outputs each counts alike, however large its numbers are.
     """
-    wanted = _outputs(exact, rows)
+    expected = _outputs(exact, rows)
     errors = {}
     for name in list_quantised_products(graph):
-        found = _outputs(_dequantise_product(graph, name), rows)
-        errors[name] = sum(map(relative_error, found, wanted))
+        outputs = _outputs(_dequantise_product(graph, name), rows)
+        errors[name] = sum(map(relative_error, outputs, expected))
     return sorted(errors, key=errors.__getitem__)
 
 
 def _dequantise_product(graph: Graph, name: str) -> Graph:
-    """Give the graph with the activations of one product in float."""
+    """Return the graph with the activations of one product in float."""
     changed = graph.clone()
     for node, rounding in _find_quantised_products(changed):
         if node.get_friendly_name() == name:
@@ -249,7 +247,7 @@ def _dequantise_product(graph: Graph, name: str) -> Graph:
 
 
 def _find_quantised_products(graph: Graph) -> Iterator[tuple[Node, Node]]:
-    """Give each product with the node that rounds its activations, which may stand before others that only move them."""
+    """Yield each product with the node that rounds its activations, which may stand before others that only move them."""
     for node in graph.get_ordered_ops():
         if node.get_type_name() == "MatMul":
             above = node.input_value(0).get_node()
@@ -260,10 +258,10 @@ def _find_quantised_products(graph: Graph) -> Iterator[tuple[Node, Node]]:
 
 
 def _outputs(graph: Graph, rows: Iterable[Row]) -> list[list[Any]]:
-    """Give for each output of a graph what it is for each row."""
+    """Return each output of a graph for each row."""
     opened = OpenVinoGraph(graph, threads=1, streams=1)
-    found = [opened.infer([row]) for row in rows]
-    return [[each[output.get_any_name()] for each in found] for output in graph.outputs]
+    by_row = [opened.infer([row]) for row in rows]
+    return [[outputs[output.get_any_name()] for outputs in by_row] for output in graph.outputs]
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Settings of an export."""
+"""Settings of an export, which load without torch."""
 
 from __future__ import annotations
 
