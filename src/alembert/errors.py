@@ -1,4 +1,4 @@
-"""Errors that a user can mend.
+"""Errors that a user can correct, and the exit codes of interruptions.
 
 Every message is one or two sentences for a person: what is wrong, what was found, what was expected, what to do.
 The command line prints ``error: <message>`` and exits with code 2; anything that is not a `UserError` is a bug.
@@ -7,7 +7,7 @@ A message never quotes the text of a user's document.
 
 
 class UserError(Exception):
-    """Something outside the program is wrong, and the message says how to mend it."""
+    """Something outside the program is wrong, and the message says how to correct it."""
 
 
 class BadSetting(UserError):

@@ -1,4 +1,4 @@
-"""Packages that the runtime install leaves out: which extra brings each of them, and the sentence that says so.
+"""Packages that the runtime install leaves out, and the extra that installs each of them.
 
 The runtime reads text and runs Exports. What needs more asks for it by `require` before it begins: `train`, `compress`
 and `demo` when they are imported, everything else where the need first shows.
@@ -31,7 +31,7 @@ TRAINING: Final = ("torch", "safetensors")
 
 
 def is_installed(package: str) -> bool:
-    """Tell whether a package can be imported, without importing it."""
+    """Find out whether a package can be imported, without importing it."""
     return find_spec(package) is not None
 
 

@@ -23,7 +23,6 @@ _FILE_PATTERNS: Final = ("*.json", "*.safetensors", "vocab.txt")
 
 
 def is_hub_id(where: str | Path) -> bool:
-    """Tell whether a hub model is meant."""
     return str(where).startswith(PREFIX)
 
 
@@ -71,9 +70,9 @@ def fetch_from_hub(where: str, *, pickles: bool = False) -> Path:
     from huggingface_hub import snapshot_download
 
     name = where.removeprefix(PREFIX)
-    wanted = [*_FILE_PATTERNS, PICKLE_PATTERN] if pickles else list(_FILE_PATTERNS)
+    patterns = [*_FILE_PATTERNS, PICKLE_PATTERN] if pickles else list(_FILE_PATTERNS)
     try:
-        return Path(snapshot_download(name, allow_patterns=wanted))
+        return Path(snapshot_download(name, allow_patterns=patterns))
     except Exception as problem:
         raise BadFile(
             f"The model {name!r} could not be fetched from the Hugging Face hub ({type(problem).__name__}). "

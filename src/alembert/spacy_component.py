@@ -62,9 +62,9 @@ class SpacyComponent:
                 yield doc.text
 
         for prediction in self.predictor.pipe(texts(), **self.limits):  # type: ignore[arg-type]
-            yield self._annotated(waiting.popleft(), prediction)
+            yield self._annotate(waiting.popleft(), prediction)
 
-    def _annotated(self, doc: Doc, prediction: AnnotatedDocument) -> Doc:
+    def _annotate(self, doc: Doc, prediction: AnnotatedDocument) -> Doc:
         doc._.alembert = prediction
         if prediction.problem and doc.text.strip():
             warnings.warn(f"A document was not annotated: {prediction.problem}", stacklevel=2)

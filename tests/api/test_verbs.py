@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import alembert
-from alembert.api.training import _finished
+from alembert.api.training import _read_finished_training
 from alembert.nn.config import preset
 from alembert.tasks.files import read_task
 from small_checkpoints import Blueprint, Checkpoint
@@ -135,7 +135,7 @@ def test_seeds_of_a_complete_run_are_in_the_order_of_their_numbers(tmp_path: Pat
         scores = {"seed": seed, "main": "f1", "measures": {"f1": seed / 10}}
         (run / "scores.json").write_text(json.dumps(scores))
     shutil.copytree(tmp_path / "seeds" / "10" / "run", tmp_path / "run")
-    assert _finished(tmp_path).seeds == tuple(seed / 10 for seed in range(11))
+    assert _read_finished_training(tmp_path).seeds == tuple(seed / 10 for seed in range(11))
 
 
 def test_pretrain_adapts_a_model(workplace: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What the public functions share: paths, settings and progress as users give them."""
+"""Arguments of the public functions: paths, settings, files of tasks, and progress."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ SettingsLike = Mapping[str, Any] | StrPath | Any
 def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
     """Refuse arguments of other types than the plain ones that the signature states, before anything is done."""
     parameters = signature(function).parameters.values()
-    stated = {each.name: str(each.annotation) for each in parameters}
+    stated = {parameter.name: str(parameter.annotation) for parameter in parameters}
     plain = {name: type_ for name, type_ in stated.items() if _CHECKED_TYPES.keys() >= set(type_.split(" | "))}
-    positional = [each.name for each in parameters if each.kind is Parameter.POSITIONAL_OR_KEYWORD]
+    positional = [parameter.name for parameter in parameters if parameter.kind is Parameter.POSITIONAL_OR_KEYWORD]
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -57,7 +57,7 @@ def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
 
 def _check_type(name: str, value: Any, stated: str) -> None:
     names = stated.split(" | ")
-    kinds = tuple(_CHECKED_TYPES[each] for each in names)
+    kinds = tuple(_CHECKED_TYPES[type_name] for type_name in names)
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
         raise BadSetting(f"`{name}` is a {type(value).__name__}; expected {' or '.join(names)}.")
 
@@ -97,15 +97,15 @@ def files_by_task(
     names: Sequence[str], value: Paths | Mapping[str, Paths] | None, argument: str
 ) -> dict[str, tuple[Path, ...]]:
     """Return the files of each task; those of several tasks are given in a dict, by their names."""
-    known = ", ".join(map(str, names))
+    expected = ", ".join(map(str, names))
     if not isinstance(value, Mapping):
         if value is not None and len(names) > 1:
             raise BadSetting(
-                f"`{argument}` gives files for {len(names)} tasks; expected a dict with the names {known}."
+                f"`{argument}` gives files for {len(names)} tasks; expected a dict with the names {expected}."
             )
         return {name: to_local_files(value, argument) for name in names}
     if strange := [name for name in value if name not in names]:
-        raise BadSetting(f"`{argument}` has files for {strange[0]!r}, which is no task; the tasks are {known}.")
+        raise BadSetting(f"`{argument}` has files for {strange[0]!r}, which is no task; the tasks are {expected}.")
     return {name: to_local_files(value.get(name), argument) for name in names}
 
 
@@ -117,7 +117,7 @@ def to_inputs(value: Paths | None, name: str) -> tuple[str | Path, ...]:
         value = [value]
     if isinstance(value, Mapping) or not isinstance(value, Iterable):
         raise BadInput(f"`{name}` is a {type(value).__name__}; expected a path, or a list of paths.")
-    paths = tuple(each if isinstance(each, str) and each else to_path(each, name) for each in value)
+    paths = tuple(item if isinstance(item, str) and item else to_path(item, name) for item in value)
     if not paths:
         raise BadInput(f"`{name}` is an empty list; expected at least one path.")
     return paths
@@ -152,7 +152,7 @@ def progress_bar(shown: bool) -> ProgressBar:
 def run_context(
     bar: ProgressBar, *, progress: bool, device: str, overwrite: bool, cache: Path | None = None
 ) -> RunContext:
-    """Say where a training run computes, and where it reports to."""
+    """Set where a training run computes, and where it reports to."""
     from alembert.hardware.torch_settings import resolve_device
     from alembert.train.run import RunContext
 

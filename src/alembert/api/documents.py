@@ -1,4 +1,4 @@
-"""`alembert.read` and `alembert.write`: documents of every known format as a stream, in and out."""
+"""`alembert.read` and `alembert.write`: streams of documents in every supported format."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ def _documents(supply: InputStream) -> Iterator[Document]:
 
     aside: list[SetAside] = []
     remarks: Counter[str] = Counter()
-    for taken in supply.read_from(StreamPosition()):
-        if isinstance(taken.item, Document):
-            yield taken.item
-        elif isinstance(taken.item, SetAside):
-            aside.append(taken.item)
-        elif isinstance(taken.item, Remark):
-            remarks[taken.item.reason] += taken.item.count
+    for entry in supply.read_from(StreamPosition()):
+        if isinstance(entry.item, Document):
+            yield entry.item
+        elif isinstance(entry.item, SetAside):
+            aside.append(entry.item)
+        elif isinstance(entry.item, Remark):
+            remarks[entry.item.reason] += entry.item.count
         else:
             remarks["records that their file takes back, and that a stream cannot"] += 1
     if aside:
@@ -86,8 +86,7 @@ def write(documents: Iterable[Document], path: StrPath, *, format: str | None = 
 
     The format follows from the ending (.jsonl, .jsonl.gz, .json for BioC, .xml for BioC, .pubtator, .parquet, .conll; none
     for a brat folder), or is one of jsonl, bioc-json, bioc-xml, pubtator, parquet, conll, brat and label-studio. The file
-    appears when it is complete. What a format
-    cannot hold is counted in a warning.
+    appears when it is complete. What a format cannot hold is counted in a warning.
     """
     from alembert.corpus.writers import write as write_format
 
@@ -118,8 +117,8 @@ def write(documents: Iterable[Document], path: StrPath, *, format: str | None = 
 def _guess_format(path: Path) -> str:
     ending = path.with_suffix("").suffix if path.suffix in (".gz", ".zst") else path.suffix
     if ending not in _FORMAT_BY_SUFFIX:
-        known = ", ".join(each for each in _FORMAT_BY_SUFFIX if each)
-        raise BadSetting(f"The format of {path} cannot be told from {ending!r}; expected {known}, or `format=`.")
+        endings = ", ".join(suffix for suffix in _FORMAT_BY_SUFFIX if suffix)
+        raise BadSetting(f"The format of {path} cannot be told from {ending!r}; expected {endings}, or `format=`.")
     return _FORMAT_BY_SUFFIX[ending]
 
 

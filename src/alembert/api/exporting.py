@@ -1,4 +1,4 @@
-"""`alembert.export`: a fine-tuned Checkpoint to an Export, a small folder that runs without torch."""
+"""`alembert.export`: turn a fine-tuned Checkpoint into an Export, which runs without torch."""
 
 from __future__ import annotations
 

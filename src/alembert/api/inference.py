@@ -56,9 +56,6 @@ def resolve_model_folder(model: StrPath, argument: str = "model") -> Path:
     return folder
 
 
-# -- verbs
-
-
 @check_arguments
 def evaluate(
     model: StrPath,
@@ -87,7 +84,7 @@ def evaluate(
     from alembert.infer.evaluate import evaluate_tasks
     from alembert.infer.task_model import TaskModel
 
-    folders = [resolve_model_folder(each) for each in ([model] if against is None else [model, against])]
+    folders = [resolve_model_folder(name) for name in ([model] if against is None else [model, against])]
     where = choose_device(folders, device)
     opened = [TaskModel.open(folder, where, task) for folder in folders]
     options = ReadOptions(text=to_columns(text), label=label)
@@ -95,7 +92,7 @@ def evaluate(
     with progress_bar(progress) as bar:
         how: dict[str, Any] = {"part": part, "against": other, "rounds": rounds, "device": where, "tell": bar.show}
         if isinstance(files, Mapping):
-            own = {name: to_local_files(each, "files") for name, each in files.items()}
+            own = {name: to_local_files(paths, "files") for name, paths in files.items()}
             return evaluate_tasks(opened[0], own, options, **how)
         return run(opened[0], to_local_files(files, "files"), options, **how)
 
@@ -189,7 +186,7 @@ def annotate(
     from alembert.infer.engines import choose_device
     from alembert.settings import apply_changes
 
-    folders = [resolve_model_folder(each) for each in to_inputs(model, "model")]
+    folders = [resolve_model_folder(name) for name in to_inputs(model, "model")]
     run_settings = apply_changes(AnnotateSettings(), settings_table(settings), "`settings`")
     run_settings = apply_changes(run_settings, drop_none(format=format), "The arguments")
     pipeline = Pipeline.open(
@@ -254,7 +251,7 @@ def generate(
     decoding = apply_changes(DecodeSettings(), settings_table(settings, ("decoding",)), "`settings`")
     named = rename_old_keys(options, "`generate`", ("decoding",))
     decoding = apply_changes(decoding, {**named, **drop_none(max_new_tokens=max_new_tokens)}, "`generate`")
-    prompts = [prompt] if isinstance(prompt, str) else [_text(each) for each in _iterable(prompt, "prompt")]
+    prompts = [prompt] if isinstance(prompt, str) else [_text(item) for item in _iterable(prompt, "prompt")]
     written = list(generate_batch(_predictor(model).language_model, prompts, decoding))
     return written[0] if isinstance(prompt, str) else written
 

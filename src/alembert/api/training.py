@@ -1,4 +1,4 @@
-"""`alembert.finetune`, `alembert.pretrain` and `alembert.distill`: the verbs that train, with plain arguments.
+"""`alembert.finetune`, `alembert.pretrain` and `alembert.distill`, with plain arguments.
 
 Each call does what the command of the same name does: it writes a folder, and the same call resumes a run that was
 stopped. A call whose result is complete returns it. What has no argument here goes into `settings`.
@@ -128,8 +128,8 @@ def finetune(
     optimiser, read = {"learning_rate": learning_rate}, {"text": _columns(text), "label": label}
     changes = drop_none(epochs=epochs, seed=seed, optimiser=optimiser, read=read)
     run_settings, of_tasks = resolve_settings(kinds, {_SETTINGS: settings_table(settings), _ARGUMENTS: changes})
-    given_files = {"train": train, "dev": dev, "data": data}
-    files = _data(given_files, split, {name: each.reading for name, each in of_tasks.items()})
+    arguments = {"train": train, "dev": dev, "data": data}
+    files = _data(arguments, split, {name: task_settings.reading for name, task_settings in of_tasks.items()})
     job = FinetuneJob(model=model_name(model), tasks=build_task_specs(kinds, files, of_tasks))
     train_model = partial(run, job, settings=run_settings, seeds=seeds)
     return _train(train_model, to_path(out, "out"), progress=progress, device=device, overwrite=overwrite)
@@ -176,7 +176,7 @@ def pretrain(
         try:
             done = run(files, folder, PretrainStart(start, vocabulary, size), run_settings, context)
         except AlreadyDone:
-            return _finished_pretraining(folder)
+            return _read_finished_pretraining(folder)
     return PretrainingResult(folder=folder, before=done.before, after=done.after, tokens=done.done.tokens)
 
 
@@ -215,7 +215,7 @@ def distill(
     run_settings = _distill_settings(
         source, task, preset=preset, table=settings_table(settings), epochs=epochs, seed=seed
     )
-    reading = {"": _reading_of_training(source, task)}
+    reading = {"": _get_read_options(source, task)}
     job = DistillJob(
         teacher=str(source),
         student=str(student),
@@ -227,7 +227,7 @@ def distill(
     return _train(train_model, to_path(out, "out"), progress=progress, device=device, overwrite=overwrite)
 
 
-def _finished_pretraining(folder: Path) -> PretrainingResult:
+def _read_finished_pretraining(folder: Path) -> PretrainingResult:
     """Read from its log what a run that was complete before has reached."""
     from alembert.train.runlog import RunLog
     from alembert.train.training_run import RUN_FOLDER
@@ -248,7 +248,7 @@ def _train(
         try:
             done = train_model(out=folder, around=context)
         except AlreadyDone:
-            return _finished(folder)
+            return _read_finished_training(folder)
     return _result(folder, done.results, done.best)
 
 
@@ -275,15 +275,15 @@ def _data(files: Mapping[str, Any], split: str | None, reading: Mapping[str, Rea
     from alembert.train.finetune.data import DataFiles
 
     of_tasks = {argument: files_by_task([*reading], value, argument) for argument, value in files.items()}
-    found: dict[str, DataFiles] = {}
+    data: dict[str, DataFiles] = {}
     for name, options in reading.items():
         train, dev, whole = (of_tasks[argument][name] for argument in ("train", "dev", "data"))
         if not (train or whole):
             raise BadSetting("There is nothing to learn from. Give `train`, or `data`, which is divided.")
         if split is not None and not whole:
             raise BadSetting("`split` divides the files of `data`, which was not given.")
-        found[name] = DataFiles(train=train, dev=dev, unsplit=whole, split=split or "80/10/10", options=options)
-    return found
+        data[name] = DataFiles(train=train, dev=dev, unsplit=whole, split=split or "80/10/10", options=options)
+    return data
 
 
 def _distill_settings(
@@ -306,7 +306,7 @@ def _distill_settings(
     return apply_changes(settings, changes, _ARGUMENTS)
 
 
-def _reading_of_training(folder: Path, task: str | None) -> Any:
+def _get_read_options(folder: Path, task: str | None) -> Any:
     """Return how the files of a model's training were read."""
     from alembert.corpus.readers.contract import ReadOptions
     from alembert.tasks.files import read_task
@@ -320,17 +320,17 @@ def _result(folder: Path, results: Iterable[SeedResult], best: int) -> TrainingR
         folder=folder,
         main=listed[best].main,
         scores=dict(listed[best].measures),
-        seeds=tuple(each.value for each in listed),
+        seeds=tuple(result.value for result in listed),
     )
 
 
-def _finished(folder: Path) -> TrainingResult:
+def _read_finished_training(folder: Path) -> TrainingResult:
     """Read what a run that was complete before has reached."""
     from alembert.train.finetune.seeds import SCORES_FILE, SEEDS_FOLDER, SeedResult
     from alembert.train.training_run import RUN_FOLDER
 
-    def read(place: Path) -> SeedResult:
-        return SeedResult.from_json((place / RUN_FOLDER / SCORES_FILE).read_bytes())
+    def read(run_folder: Path) -> SeedResult:
+        return SeedResult.from_json((run_folder / RUN_FOLDER / SCORES_FILE).read_bytes())
 
     own = read(folder)
     members = sorted((folder / SEEDS_FOLDER).glob("*"), key=lambda path: int(path.name))
