@@ -1,14 +1,11 @@
-"""What people see while alembert works: notes and progress on stderr, results on stdout.
+"""What people see while alembert works: results on stdout, notes and progress on stderr.
 
-The command line and the public functions both speak through here; nothing below them does.
+The command line and the public functions print through this module; nothing below them prints. Input is UTF-8, output
+suits the encoding of stdout, and control characters in it are escaped.
 
-How alembert reads and writes streams: UTF-8 in, data to stdout whatever its encoding, nothing a terminal would obey.
-
-A progress line on stderr: share, rate and time left.
-
-On a terminal it is one line that is written over, with a bar as long as there is room for. Elsewhere there is nothing,
-or, for the logs of long jobs, a plain line once in a while. It is drawn by whoever reports progress, without a thread
-of its own, so that processes can be forked meanwhile.
+Progress is one line with share, rate and time left, which is written over on a terminal, with a bar as long as there is
+room for. Elsewhere there is nothing, or, for the logs of long jobs, a plain line once in a while. Whoever reports
+progress draws it, without a thread of its own, so that processes can be forked meanwhile.
 """
 
 from __future__ import annotations
@@ -90,12 +87,12 @@ def say_all(lines: Iterable[str]) -> None:
 
 
 def note(sentence: str) -> None:
-    """Say something on stderr that is not data."""
+    """Print a remark on stderr."""
     say(f"note: {sentence}")
 
 
 def note_set_aside(path: Path, counts: Mapping[str, int], most: int = 3) -> None:
-    """Say on stderr where the first items of a few reasons were set aside, and how many have the same reason."""
+    """Print on stderr where the first items of a few reasons were set aside, and how many have the same reason."""
     from alembert.corpus.chunks import generalise_reason
 
     first: dict[str, dict[str, Any]] = {}
