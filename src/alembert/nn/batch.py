@@ -88,7 +88,7 @@ class Batch:
             starts_B=torch.arange(rows, device=ids_BT.device) * length,
             lengths=lengths,
             groups=(group,),
-            prefixes=_checked_prefixes(prefixes, lengths),
+            prefixes=_check_prefixes(prefixes, lengths),
         )
 
     @classmethod
@@ -121,7 +121,7 @@ class Batch:
             starts_B=_starts_in_callers_order(lengths, order),
             lengths=lengths,
             groups=_groups_of_equal_length(lengths, order),
-            prefixes=_checked_prefixes(prefixes, lengths),
+            prefixes=_check_prefixes(prefixes, lengths),
         )
 
     @classmethod
@@ -190,7 +190,7 @@ def _lengths_of(real_BT: Tensor) -> tuple[int, ...]:
     return tuple(lengths_B.tolist())
 
 
-def _checked_prefixes(prefixes: Sequence[int] | None, lengths: tuple[int, ...]) -> tuple[int, ...] | None:
+def _check_prefixes(prefixes: Sequence[int] | None, lengths: tuple[int, ...]) -> tuple[int, ...] | None:
     if prefixes is None:
         return None
     if len(prefixes) != len(lengths) or any(not 0 <= p <= n for p, n in zip(prefixes, lengths, strict=True)):

@@ -1,4 +1,4 @@
-"""A linear-chain conditional random field (Lafferty et al. 2001): how likely a path of labels is as a whole.
+"""A linear-chain conditional random field (Lafferty et al. 2001) over paths of labels.
 
 In: emissions of all rows one after the other (P, C), and how many of them each row has. Out: one number a row, or how
 likely each label is at each position. Rows are laid side by side, the longest first, and the recursion goes over time

@@ -117,8 +117,8 @@ def _gradients(d_mixed: Tensor, saved: Sequence[Tensor], scale: float, rows: int
     """Return the gradients of queries, keys and values of a group's documents."""
     gradients = [torch.empty_like(tensor) for tensor in saved[:3]]
     for piece, _ in _pieces(saved[-1], rows):
-        parts = ([tensor[piece] for tensor in tensors] for tensors in (saved, gradients))
-        _backward(d_mixed[piece], *parts, scale)
+        inputs, outputs = ([tensor[piece] for tensor in tensors] for tensors in (saved, gradients))
+        _backward(d_mixed[piece], inputs, outputs, scale)
     return gradients
 
 
