@@ -12,7 +12,21 @@ LONGEST = 400
 SHORTEST = 60
 SHORT_FOLDERS = {"corpus/readers", "corpus/writers", "files/families"}
 """Folders with a module for each format or family, however short it is."""
-SHORT: dict[str, str] = {}
+SHORT: dict[str, str] = {
+    "cli/demo.py": "a command has a module of its name",
+    "cli/fill.py": "a command has a module of its name",
+    "cli/score.py": "a command has a module of its name",
+    "compress/settings.py": "settings load without torch",
+    "errors.py": "imported by every package, and imports none",
+    "extras.py": "asked before optional packages are imported, and imports errors alone",
+    "inspect/errors/relate.py": "a task has a module of its name",
+    "tasks/classify/losses.py": "an aspect of a task has a module, and losses need torch",
+    "tasks/compare/losses.py": "an aspect of a task has a module, and losses need torch",
+    "tasks/rewriting.py": "the base class of what tasks add to augmentation, which none of them can hold",
+    "train/augment/settings.py": "settings load without torch",
+    "train/finetune/data_reports.py": "shared by fine-tuning and distillation",
+    "train/schedule.py": "the learning rate is what people search for",
+}
 """Short modules that are not a part of another one, with the reason."""
 
 

@@ -1,0 +1,1 @@
+"""Inference: predict, evaluate, annotate, embed, search and generate with trained models."""

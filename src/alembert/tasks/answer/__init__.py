@@ -1,0 +1,1 @@
+"""The task `answer`: find the answer to a question in a text."""

@@ -1,0 +1,1 @@
+"""The task `choose`: choose one of several answers to a question."""

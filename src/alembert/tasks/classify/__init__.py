@@ -1,0 +1,1 @@
+"""The task `classify`: give a text one label, several, or a number."""

@@ -1,0 +1,1 @@
+"""The task `compare`: vectors of texts, and how alike two texts are."""

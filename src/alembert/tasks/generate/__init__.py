@@ -1,0 +1,1 @@
+"""The task `generate`: write a text, or a structure, for a text."""

@@ -1,0 +1,1 @@
+"""The task `relate`: find relations between the entities of a text."""

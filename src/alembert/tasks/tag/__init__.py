@@ -1,0 +1,1 @@
+"""The task `tag`: find entities in a text, nested ones too."""

@@ -1,0 +1,1 @@
+"""`augment`: more training examples, made of those that are there."""

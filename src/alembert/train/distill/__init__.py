@@ -1,0 +1,1 @@
+"""`distill`: train a small student on what a large teacher predicts."""

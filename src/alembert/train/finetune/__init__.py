@@ -1,0 +1,1 @@
+"""`finetune`: train a model for one task, or for several on one encoder."""

@@ -1,0 +1,1 @@
+"""`pretrain`: adapt a model to text, or train one from nothing."""
