@@ -13,6 +13,22 @@ from itertools import islice
 from threading import Event
 from typing import TypeVar
 
+Item = TypeVar("Item")
+
+
+def group_by_budget(items: Iterable[Item], length: Callable[[Item], int], budget: int) -> Iterator[list[Item]]:
+    """Put items together, in their order, as long as they fit; one that is longer than the budget stands alone."""
+    group: list[Item] = []
+    tokens = 0
+    for item in items:
+        if group and tokens + length(item) > budget:
+            yield group
+            group, tokens = [], 0
+        group.append(item)
+        tokens += length(item)
+    if group:
+        yield group
+
 
 def batch_by_tokens(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
     """Yield the numbers of the texts of each batch; a text longer than the budget gets a batch of its own.
@@ -20,16 +36,8 @@ def batch_by_tokens(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
     >>> list(batch_by_tokens([5, 2, 9, 3], budget=10))
     [[1, 3, 0], [2]]
     """
-    batch: list[int] = []
-    tokens = 0
-    for row in sorted(range(len(lengths)), key=lengths.__getitem__):
-        if batch and tokens + lengths[row] > budget:
-            yield batch
-            batch, tokens = [], 0
-        batch.append(row)
-        tokens += lengths[row]
-    if batch:
-        yield batch
+    by_length = sorted(range(len(lengths)), key=lengths.__getitem__)
+    return group_by_budget(by_length, lengths.__getitem__, budget)
 
 
 def batch_by_padded_tokens(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:

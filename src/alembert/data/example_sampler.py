@@ -23,6 +23,7 @@ from functools import lru_cache
 from itertools import count as numbers_from
 from typing import Final, TypeVar
 
+from alembert.data.batching import group_by_budget
 from alembert.data.feed import Cursor
 from alembert.data.order import Permutation, stable_hash
 
@@ -72,15 +73,19 @@ class ExampleSampler:
             return list(self._group_items(shuffled, epoch))
         portions: list[ExampleBatchPlan] = []
         for pool in self._pools(shuffled):
-            cut = list(self._cut(iter(sorted(pool, key=self._lengths.__getitem__)), epoch))
+            by_length = sorted(pool, key=self._lengths.__getitem__)
+            batches = group_by_budget(by_length, self._lengths.__getitem__, self._budget)
+            cut = [self._batch(items, epoch) for items in batches]
             order = Permutation(len(cut), stable_hash(self._seed, "pool", epoch, len(portions)))
             portions += [cut[order[index]] for index in range(len(cut))]
         return portions
 
     def _group_items(self, items: Sequence[int], epoch: int) -> Iterator[ExampleBatchPlan]:
         for start in range(0, len(items) - self._group + 1, self._group):
-            chosen = tuple(items[start : start + self._group])
-            yield ExampleBatchPlan(chosen, sum(self._lengths[item] for item in chosen), epoch)
+            yield self._batch(items[start : start + self._group], epoch)
+
+    def _batch(self, items: Sequence[int], epoch: int) -> ExampleBatchPlan:
+        return ExampleBatchPlan(tuple(items), sum(self._lengths[item] for item in items), epoch)
 
     def _pools(self, items: Sequence[int]) -> Iterator[list[int]]:
         held: list[int] = []
@@ -93,18 +98,6 @@ class ExampleSampler:
                 held, tokens = [], 0
         if held:
             yield held
-
-    def _cut(self, items: Iterator[int], epoch: int) -> Iterator[ExampleBatchPlan]:
-        held: list[int] = []
-        tokens = 0
-        for item in items:
-            if held and tokens + self._lengths[item] > self._budget:
-                yield ExampleBatchPlan(tuple(held), tokens, epoch)
-                held, tokens = [], 0
-            held.append(item)
-            tokens += self._lengths[item]
-        if held:
-            yield ExampleBatchPlan(tuple(held), tokens, epoch)
 
 
 def take_batches(of_pass: Callable[[int], Sequence[T]], cursor: Cursor, count: int) -> tuple[list[T], Cursor]:

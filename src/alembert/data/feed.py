@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from alembert.data import pairs, sequences
+from alembert.data.batching import group_by_budget
 from alembert.data.order import Permutation, make_rng, stable_hash
 from alembert.data.sequences import TokenSpan
 
@@ -193,16 +194,7 @@ def _add_late_start(
 
 def batch_sequences(stretches: Sequence[TokenSpan], tokens: int) -> Iterator[tuple[TokenSpan, ...]]:
     """Put sequences together, in their order, as long as they fit; one that is longer alone stands alone."""
-    held: list[TokenSpan] = []
-    size = 0
-    for stretch in stretches:
-        if held and size + stretch.length > tokens:
-            yield tuple(held)
-            held, size = [], 0
-        held.append(stretch)
-        size += stretch.length
-    if held:
-        yield tuple(held)
+    return map(tuple, group_by_budget(stretches, lambda stretch: stretch.length, tokens))
 
 
 def _enumerate_blocks(

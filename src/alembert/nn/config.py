@@ -140,8 +140,7 @@ class EncoderConfig:
         ):
             value = getattr(self, name)
             if value not in choices:
-                near = get_close_matches(str(value), choices, n=1)
-                hint = f" Did you mean `{near[0]}`?" if near else ""
+                hint = suggest(str(value), choices)
                 raise BadSetting(f"`{name}` is {value!r}; expected one of {', '.join(choices)}.{hint}")
 
     def _check_rates(self) -> None:
@@ -153,6 +152,11 @@ class EncoderConfig:
             value = getattr(self, name)
             if not is_number(value) or not 0 < value <= 1:
                 raise BadSetting(f"`{name}` is {value!r}; expected a number above 0, at most 1.")
+
+
+def suggest(name: str, choices: Sequence[str]) -> str:
+    """Return a sentence with the choice that is nearest to a name; empty: none is near."""
+    return "".join(f" Did you mean `{near}`?" for near in get_close_matches(name, choices, n=1))
 
 
 def is_number(value: object) -> bool:
@@ -181,8 +185,7 @@ def preset(name: str, *, vocab_size: int, **changes: Any) -> EncoderConfig:
     1200
     """
     if name not in _SIZES:
-        near = get_close_matches(name, PRESETS, n=1)
-        hint = f" Did you mean `{near[0]}`?" if near else ""
+        hint = suggest(name, PRESETS)
         raise BadSetting(f"There is no model size `{name}`; expected one of {', '.join(PRESETS)}.{hint}")
     layers, width, heads, inner = _SIZES[name]
     sizes = {

@@ -5,13 +5,12 @@ Such models have other positions or norms, span heads or several heads. The name
 
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, fields
-from difflib import get_close_matches
 from typing import Any, Final
 
 from alembert.artifact.json_files import check_text, refuse_malformed
 from alembert.errors import BadFile
 from alembert.files.family import EXTRA_KEY, Blueprint, Names
-from alembert.nn.config import EncoderConfig
+from alembert.nn.config import EncoderConfig, suggest
 from alembert.nn.heads import HeadSpec
 
 _FORMAT_KEYS: Final = ("model_type", "architectures", "heads", "pooler", "labels", "dtype", EXTRA_KEY)
@@ -29,10 +28,7 @@ class NativeFormat:
         config_keys = [field.name for field in fields(EncoderConfig)]
         for key in raw:
             if key not in config_keys and key not in _FORMAT_KEYS:
-                near = get_close_matches(key, config_keys, n=1)
-                raise BadFile(
-                    f"config.json has an unknown key `{key}`." + (f" Did you mean `{near[0]}`?" if near else "")
-                )
+                raise BadFile(f"config.json has an unknown key `{key}`.{suggest(key, config_keys)}")
         if not isinstance(raw.get(EXTRA_KEY, {}), dict):
             raise BadFile(f"config.json has an `{EXTRA_KEY}` that is no table; remove it.")
         with refuse_malformed("config.json is not a complete alembert configuration."):
