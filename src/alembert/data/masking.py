@@ -190,8 +190,8 @@ def _draw_entities(
 ) -> MaskedPositions:
     """Choose entities one by one; what truncation left of an entity counts as one."""
     entities = _number_units((flags[named] & ENTITY_START != 0) | _after_gap(named))
-    lucky = np.flatnonzero(rng.random(entities.max(initial=-1) + 1) < settings.entity_rate)
-    return _take_units(named, entities, rng.permutation(lucky), settings.max_predictions or len(named))
+    drawn = np.flatnonzero(rng.random(entities.max(initial=-1) + 1) < settings.entity_rate)
+    return _take_units(named, entities, rng.permutation(drawn), settings.max_predictions or len(named))
 
 
 def _after_gap(positions: PositionArray) -> npt.NDArray[np.bool_]:

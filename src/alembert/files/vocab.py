@@ -143,23 +143,23 @@ def extend(
     subject: TokenizerWithModel,
     samples: Iterable[TextSample],
     output: VocabOutput,
-    wish: ExtendSettings,
+    settings: ExtendSettings,
     *,
     forced: Sequence[str] = (),
     held_out_every: int = 10,
 ) -> VocabExtendResult:
     """Add terms and write the result; every n-th document has no part in the choice and measures it (0: none)."""
-    _expect_positive("terms", wish.terms)
-    config = {"verb": "vocab extend", **asdict(wish), "forced": sorted(forced), "held_out": held_out_every}
+    _expect_positive("terms", settings.terms)
+    config = {"verb": "vocab extend", **asdict(settings), "forced": sorted(forced), "held_out": held_out_every}
     with _draft(output, subject.kind, config) as draft:
         census, held_out = _split_counts(samples, subject.splitter, held_out_every)
-        if not (census.mentions or wish.any_word or forced):
+        if not (census.mentions or settings.any_word or forced):
             raise BadInput(
                 "The corpus has no entities, so no word is a candidate. Give a lexicon (--lexicon gene=FILE), "
                 "or take any word of the corpus as a candidate (--any-word)."
             )
         terms = RequiredTerms.from_terms(forced, subject.splitter)
-        extension = choose_and_extend(subject.tokenizer, census, wish, terms, held_out)
+        extension = choose_and_extend(subject.tokenizer, census, settings, terms, held_out)
         done = _measure_extension(subject.tokenizer, extension, census.merge(held_out), held_out)
         _write_extended(draft, subject, done)
     return done

@@ -276,14 +276,14 @@ def _probe_all(cpu: Cpu, prober: Prober) -> list[ProbeResult]:
     threads, deadline = choose_threads().count, prober.start_deadline()
     trials: list[ProbeResult] = []
     for limit in list_isa_limits(cpu, get_user_value(ISA_VARIABLE)):
-        rung = [
+        results = [
             trial
             for library in PROBED_TYPES
             if find_spec(library) is not None
             for trial in probe_library(library, limit, threads, prober, deadline)
         ]
-        trials += rung
-        if not any(trial.is_fatal for trial in rung):
+        trials += results
+        if not any(trial.is_fatal for trial in results):
             break
     return trials
 

@@ -39,7 +39,7 @@ def sinusoids(positions_N: Tensor, width: int) -> Tensor:
 
 
 class RotaryEmbedding:
-    """Turns queries and keys by an angle that grows with the position; made once a forward pass."""
+    """Rotates queries and keys by an angle that grows with the position; built once a forward pass."""
 
     def __init__(self, positions_N: Tensor, head_size: int) -> None:
         angles = _angles(positions_N, head_size)
@@ -89,9 +89,9 @@ class AttentionPlan:
     dropout_seed: DropoutSeed | None = None
     """Where dropout masks come from; none: torch's global generator."""
     kv_cache: KVCache | Prefill | None = None
-    """Where keys and values are kept, or, when single tokens go on from them, found."""
+    """Where keys and values are stored, or, when single tokens continue documents, read."""
     layer: int = 0
-    """Which layer it is for, to those that keep them apart."""
+    """Which layer it is for."""
 
     @classmethod
     def for_batch(
@@ -142,7 +142,7 @@ def _plan_group(group: DocumentGroup, batch: Batch, attention: str) -> GroupAtte
 
 @dataclass(frozen=True)
 class QuerySubset:
-    """Those tokens of a group that look at its documents, W of each at most, as a rectangle."""
+    """The tokens of a group that have queries, at most W of each document, as a rectangle."""
 
     plan: GroupAttentionPlan
     max_queries: int
@@ -154,15 +154,15 @@ class QuerySubset:
 
     @classmethod
     def select(cls, plan: GroupAttentionPlan, selected_P: Tensor) -> QuerySubset:
-        """Find the tokens of a group among all that look, which are in ascending order."""
+        """Find the tokens of a group among the selected ones, which are in ascending order."""
         group = plan.group
         own_P = selected_P[(selected_P >= group.start) & (selected_P < group.stop)] - group.start
         document_P, at_P = own_P // group.length, own_P % group.length
         count_B = torch.bincount(document_P, minlength=group.rows)
         before_B = count_B.cumsum(0) - count_B
         rank_P = torch.arange(len(own_P), device=own_P.device) - before_B[document_P]
-        wide = int(count_B.max())
-        return cls(plan, wide, at_P, document_P * wide + rank_P)
+        max_queries = int(count_B.max())
+        return cls(plan, max_queries, at_P, document_P * max_queries + rank_P)
 
     @property
     def count(self) -> int:
@@ -270,20 +270,20 @@ class Attention(nn.Module):
             k_NHK, v_NHK = kv_N2HK.unbind(1)
             q_PHK, k_NHK = plan.rotation.at(selected_P)(q_PHK), plan.rotation(k_NHK)
             kv_N2HK = torch.stack((k_NHK, v_NHK), 1)
-        looks = [QuerySubset.select(group, selected_P) for group in plan.groups]
-        queries = torch.split(q_PHK, [look.count for look in looks])
-        parts = zip(looks, queries, _rectangles(kv_N2HK, plan), strict=True)
+        subsets = [QuerySubset.select(group, selected_P) for group in plan.groups]
+        queries = torch.split(q_PHK, [subset.count for subset in subsets])
+        parts = zip(subsets, queries, _rectangles(kv_N2HK, plan), strict=True)
         mixed = [
-            look.gather_outputs(self._attend_from(look, own_PHK, kv, plan.with_seed_path(number).dropout_seed))
-            for number, (look, own_PHK, (_, kv)) in enumerate(parts)
-            if look.count
+            subset.gather_outputs(self._attend_from(subset, own_PHK, kv, plan.with_seed_path(number).dropout_seed))
+            for number, (subset, own_PHK, (_, kv)) in enumerate(parts)
+            if subset.count
         ]
         return torch.cat(mixed) if mixed else q_PHK.flatten(1)
 
     def _attend_from(
-        self, look: QuerySubset, q_PHK: Tensor, kv: tuple[Tensor, ...], noise: DropoutSeed | None
+        self, subset: QuerySubset, q_PHK: Tensor, kv: tuple[Tensor, ...], noise: DropoutSeed | None
     ) -> Tensor:
-        q_BHWK, allowed = look.pad_queries(q_PHK), look.attention_mask(q_PHK.device)
+        q_BHWK, allowed = subset.pad_queries(q_PHK), subset.attention_mask(q_PHK.device)
         if noise is not None and self.training and self.dropout:
             return query_attention_with_dropout(q_BHWK, kv, allowed, self.dropout, noise)
         rate = self.dropout if self.training else 0.0

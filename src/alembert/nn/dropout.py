@@ -39,7 +39,7 @@ class DropoutSeed:
         return DropoutSeed(self.seed, (*self.path, *part))
 
     def draw_keep_mask(self, rate: float, count: int, device: torch.device) -> Tensor:
-        """Draw `count` times: False with probability `rounded(rate)`, else True."""
+        """Draw `count` times: False with probability `effective_rate(rate)`, else True."""
         seed = np.random.SeedSequence(self.seed, spawn_key=self.path)
         if device.type == "cpu":
             bits = _draw_words(seed, -(-count // 4)).view(np.uint16)

@@ -49,8 +49,8 @@ def query_attention_with_dropout(
 
     `allowed` is (B or 1, 1, W or 1, T), True where a query may look, or none.
     """
-    rows, heads, wide, _ = q_BHWK.shape
-    shape = (rows * heads, wide, kv[0].shape[2])
+    rows, heads, queries, _ = q_BHWK.shape
+    shape = (rows * heads, queries, kv[0].shape[2])
     keep = noise.draw_keep_mask(rate, math.prod(shape), q_BHWK.device).view(shape)
     matrices = [tensor.flatten(0, 1).contiguous() for tensor in (q_BHWK, *kv)]
     how = (allowed, keep, 1 / (1 - effective_rate(rate)), rows)
