@@ -97,7 +97,7 @@ def main() -> None:
 
 def prepared(arguments: argparse.Namespace, work: Path) -> tuple[Weights, dict[str, Texts]]:
     """Make the tagger, its Export, and sets of texts."""
-    from alembert.hardware.threads import choose_threads
+    from alembert.hardware.torch_settings import choose_threads
 
     checkpoint = arguments.model or new_tagger(work / "tagger")
     told("exporting to int8")

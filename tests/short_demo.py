@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from alembert import demo
-from alembert.demo import training_steps, using_steps
+from alembert.demo import text_steps, training_steps
 from alembert.train.distill.settings import DistillSettings
 
 _student_settings = training_steps.student_settings
@@ -23,7 +23,7 @@ def run_short_demo(folder: Path) -> None:
         patch.setattr(training_steps, "PRETRAIN_TOKENS", 8 * training_steps.STEP_TOKENS)
         patch.setattr(training_steps, "TrainingPace", shorten_pace)
         patch.setattr(training_steps, "student_settings", shorten_student)
-        patch.setattr(using_steps, "SPEED_SECONDS", 0.05)
+        patch.setattr(text_steps, "SPEED_SECONDS", 0.05)
         for _ in demo.run(folder):
             pass
 

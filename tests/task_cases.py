@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from alembert import sample
-from alembert.tasks.decoding.settings import DecodeSettings
+from alembert.tasks.decoding.search import DecodeSettings
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import Vocabulary
 

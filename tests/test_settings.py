@@ -26,7 +26,7 @@ from alembert.settings import (
     to_toml,
 )
 from alembert.tasks import TASKS
-from alembert.tasks.decoding.settings import DecodeSettings
+from alembert.tasks.decoding.search import DecodeSettings
 from alembert.tasks.task import get_task_class
 from alembert.train.augment.settings import AugmentSettings
 from alembert.train.distill.settings import DistillSettings, StageLossWeights

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import alembert
-from alembert.api.arguments import check_arguments
+from alembert.api.documents import check_arguments
 
 PLAIN = ("str", "str | None", "int", "int | None", "float | None", "bool")
 VERBS: list[Callable[..., Any]] = [

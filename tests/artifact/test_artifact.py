@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alembert import artifact
-from alembert.artifact import lock as lock_module
+from alembert.artifact import disk as lock_module
 from alembert.artifact import writing
 from alembert.errors import BadFile, BadSetting, FolderBusy, UserError
 from alembert.tasks.files import read_tasks
@@ -588,6 +588,6 @@ def test_a_folder_that_takes_no_files_is_a_sentence(tmp_path: Path, monkeypatch:
     def refuse(*_: object) -> int:
         raise FileNotFoundError(2, "No such file or directory")
 
-    monkeypatch.setattr("alembert.artifact.lock.os.open", refuse)
+    monkeypatch.setattr("alembert.artifact.disk.os.open", refuse)
     with pytest.raises(BadFile, match="takes no files"), artifact.create(tmp_path / "out", "Test", config={}):
         pass

@@ -14,8 +14,7 @@ from chi_square import UNLIKELY, alike, fits
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alembert.data.pairs import build_next_sentence_pairs, build_sentence_order_pairs
-from alembert.data.sequences import TokenSpan
+from alembert.data.sequences import TokenSpan, build_next_sentence_pairs, build_sentence_order_pairs
 
 Pair = tuple[tuple[int, int], tuple[int, int], int]
 

@@ -16,8 +16,7 @@ from safetensors.torch import load_file, save_file
 import alembert
 from alembert import artifact, hardware
 from alembert.errors import BadFile, BadSetting, UserError
-from alembert.files.checkpoint import Checkpoint
-from alembert.files.convert import convert
+from alembert.files.checkpoint import Checkpoint, convert
 from alembert.files.family import Blueprint
 from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig

@@ -27,7 +27,7 @@ from alembert.hardware.environment import (
     make_cache_key,
 )
 from alembert.hardware.runtimes import import_onnxruntime
-from alembert.hardware.threads import choose_threads, cpu_quota, physical_cores
+from alembert.hardware.torch_settings import choose_threads, cpu_quota, physical_cores
 from alembert.hardware.trials import PROBED_TYPES, Prober, ProbeResult, probe_library
 
 XEON = """processor	: 0
@@ -438,14 +438,14 @@ def test_quota_of_control_groups(tmp_path: Path, files: dict[str, str], quota: f
 
 
 def test_a_quota_limits_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("alembert.hardware.threads.allowed_cpus", lambda: {0, 1, 2, 3})
+    monkeypatch.setattr("alembert.hardware.torch_settings.allowed_cpus", lambda: {0, 1, 2, 3})
     files = {"proc/self/cgroup": "0::/", "sys/fs/cgroup/cpu.max": "250000 100000"}
     assert choose_threads(fake_root(tmp_path, files)).count == 2
 
 
 @pytest.mark.parametrize(("asked", "count"), [("3", 3), ("5,2", 5), ("0", 2), ("many", 2)])
 def test_the_user_may_choose_threads(monkeypatch: pytest.MonkeyPatch, asked: str, count: int, tmp_path: Path) -> None:
-    monkeypatch.setattr("alembert.hardware.threads.allowed_cpus", lambda: {0, 1})
+    monkeypatch.setattr("alembert.hardware.torch_settings.allowed_cpus", lambda: {0, 1})
     os.environ["OMP_NUM_THREADS"] = asked
     assert choose_threads(tmp_path).count == count
 

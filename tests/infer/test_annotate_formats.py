@@ -15,7 +15,7 @@ from alembert.corpus.writers import FORMATS as WRITERS
 from alembert.infer.annotate import AnnotateSettings, annotate
 from alembert.infer.annotate_chunks import PART_FORMATS, write_part
 from alembert.infer.annotate_pipeline import Pipeline
-from alembert.tasks.annotation import with_entities
+from alembert.tasks.example import with_entities
 from finding_models import finder, found
 
 READ_BACK = [form for form in PART_FORMATS if form not in ("conll", "label-studio")]

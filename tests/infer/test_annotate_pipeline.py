@@ -13,8 +13,7 @@ from alembert.corpus.readers import ReadOptions, read
 from alembert.errors import BadInput, BadSetting
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.family import Blueprint
-from alembert.infer.annotate_documents import LexiconMatcher
-from alembert.infer.annotate_pipeline import Pipeline
+from alembert.infer.annotate_pipeline import LexiconMatcher, Pipeline
 from alembert.infer.task_model import TaskExamples, TaskModel
 from alembert.infer.triples import TripleModel
 from alembert.nn.config import preset

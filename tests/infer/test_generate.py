@@ -17,8 +17,7 @@ from alembert.infer.language_model import generate, generate_batch
 from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig
 from alembert.nn.heads import HeadSpec
-from alembert.tasks.decoding.search import LogitsProcessor, TokenSampler
-from alembert.tasks.decoding.settings import DecodeSettings
+from alembert.tasks.decoding.search import DecodeSettings, LogitsProcessor, TokenSampler
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import Vocabulary
 

@@ -10,8 +10,13 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from alembert.nn.batch import Batch, DocumentGroup
 from alembert.nn.config import EncoderConfig
-from alembert.nn.dropout import Dropout, DropoutSeed, effective_rate
-from alembert.nn.dropped_attention import attention_with_dropout, query_attention_with_dropout
+from alembert.nn.dropout import (
+    Dropout,
+    DropoutSeed,
+    attention_with_dropout,
+    effective_rate,
+    query_attention_with_dropout,
+)
 from alembert.nn.heads import HeadSpec
 from alembert.nn.model import Model, new_model
 
@@ -137,7 +142,7 @@ ALLOWED = {
 @pytest.fixture(params=[1, 20, 1_000], ids=["heads apart", "a document at a time", "all at once"])
 def _pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Attention in pieces of so many probabilities; a group has 2 x 2 x 9, or 2 x 25."""
-    monkeypatch.setattr("alembert.nn.dropped_attention._CACHE_ELEMENTS", request.param)
+    monkeypatch.setattr("alembert.nn.dropout._CACHE_ELEMENTS", request.param)
 
 
 def reference(qkv: torch.Tensor, group: DocumentGroup, allowed: torch.Tensor | None) -> torch.Tensor:

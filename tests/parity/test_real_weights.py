@@ -7,7 +7,7 @@ import torch
 import transformers
 
 import alembert
-from alembert.files.convert import convert
+from alembert.files.checkpoint import convert
 from alembert.nn.attention import ForwardTrace
 from alembert.nn.batch import Batch
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alembert.errors import BadInput
-from alembert.text.prune import prune
+from alembert.text.learn import prune
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.tokenizer_files import AddedToken, TokenizerParts, TokenizerSettings
 from alembert.text.vocabulary import SpecialTokens, Vocabulary

@@ -1,21 +1,182 @@
-"""`alembert.read` and `alembert.write`: streams of documents in every supported format."""
+"""`alembert.read` and `alembert.write`: streams of documents in every supported format.
+
+Arguments of the public functions: paths, settings, files of tasks, and progress.
+"""
 
 from __future__ import annotations
 
 import shutil
+import sys
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import is_dataclass
+from functools import wraps
+from inspect import Parameter, signature
+from numbers import Integral, Real
+from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
-from alembert.api.arguments import Paths, StrPath, check_arguments, to_local_files, to_path
 from alembert.corpus.document import Document
 from alembert.errors import BadFile, BadInput, BadSetting
 from alembert.infer.predictions import AnnotatedDocument
+from alembert.settings import as_table, read_toml, rename_old_keys
+from alembert.terminal import ProgressBar, note, say_all
 
 if TYPE_CHECKING:
     from alembert.infer.stream import InputStream
+    from alembert.train.run import RunContext
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_CHECKED_TYPES: Final[Mapping[str, type]] = {
+    "str": str,
+    "int": Integral,
+    "float": Real,
+    "bool": bool,
+    "None": NoneType,
+}
+"""Types that are checked by their name in a signature; paths, settings and inputs are checked where they are read."""
+
+StrPath = str | PathLike[str]
+Paths = StrPath | Iterable[StrPath]
+SettingsLike = Mapping[str, Any] | StrPath | Any
+"""A dict as a TOML file would hold it, the path of such a file, or the settings dataclass itself."""
+
+
+def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
+    """Refuse arguments of other types than the plain ones that the signature states, before anything is done."""
+    parameters = signature(function).parameters.values()
+    stated = {parameter.name: str(parameter.annotation) for parameter in parameters}
+    plain = {name: type_ for name, type_ in stated.items() if _CHECKED_TYPES.keys() >= set(type_.split(" | "))}
+    positional = [parameter.name for parameter in parameters if parameter.kind is Parameter.POSITIONAL_OR_KEYWORD]
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        for name, value in (*zip(positional, args, strict=False), *kwargs.items()):
+            if name in plain:
+                _check_type(name, value, plain[name])
+        return function(*args, **kwargs)
+
+    return call
+
+
+def _check_type(name: str, value: Any, stated: str) -> None:
+    names = stated.split(" | ")
+    kinds = tuple(_CHECKED_TYPES[type_name] for type_name in names)
+    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+        raise BadSetting(f"`{name}` is a {type(value).__name__}; expected {' or '.join(names)}.")
+
+
+def to_columns(text: str | Iterable[str] | None) -> tuple[str, ...]:
+    """Return the names of columns: none, one or several."""
+    if text is None or isinstance(text, str):
+        return () if text is None else (text,)
+    names = list(text) if isinstance(text, Iterable) and not isinstance(text, Mapping) else [None]
+    if not all(isinstance(name, str) for name in names):
+        raise BadSetting(f"`text` is a {type(text).__name__}; expected the name of a column, or a list of names.")
+    return tuple(map(str, names))
+
+
+def to_path(value: Any, name: str) -> Path:
+    """Return a path, and refuse what is none."""
+    if isinstance(value, str | PathLike) and not isinstance(value, bytes) and str(value):
+        if "\0" in str(value):
+            raise BadInput(f"`{name}` holds a NUL character, which no path can have.")
+        return Path(value)
+    raise BadInput(f"`{name}` is a {type(value).__name__}; expected a path, such as 'work/ner'.")
+
+
+def to_paths(value: Paths | None, name: str) -> tuple[Path, ...]:
+    """Return the paths of an argument that takes one or several; none for None."""
+    return tuple(map(Path, to_inputs(value, name)))
+
+
+def to_local_files(value: Paths | None, name: str) -> tuple[Path, ...]:
+    """Return paths of what is read: an object in a store (s3://, gs://) and standard input (`-`) are copied here."""
+    from alembert.corpus.fetch import fetch_to_temporary_folder
+
+    return tuple(fetch_to_temporary_folder(to_inputs(value, name)))
+
+
+def files_by_task(
+    names: Sequence[str], value: Paths | Mapping[str, Paths] | None, argument: str
+) -> dict[str, tuple[Path, ...]]:
+    """Return the files of each task; those of several tasks are given in a dict, by their names."""
+    expected = ", ".join(map(str, names))
+    if not isinstance(value, Mapping):
+        if value is not None and len(names) > 1:
+            raise BadSetting(
+                f"`{argument}` gives files for {len(names)} tasks; expected a dict with the names {expected}."
+            )
+        return {name: to_local_files(value, argument) for name in names}
+    if strange := [name for name in value if name not in names]:
+        raise BadSetting(f"`{argument}` has files for {strange[0]!r}, which is no task; the tasks are {expected}.")
+    return {name: to_local_files(value.get(name), argument) for name in names}
+
+
+def to_inputs(value: Paths | None, name: str) -> tuple[str | Path, ...]:
+    """Return what an argument names: text as it is, since it may be an address, else paths; none for None."""
+    if value is None:
+        return ()
+    if isinstance(value, str | PathLike):
+        value = [value]
+    if isinstance(value, Mapping) or not isinstance(value, Iterable):
+        raise BadInput(f"`{name}` is a {type(value).__name__}; expected a path, or a list of paths.")
+    paths = tuple(item if isinstance(item, str) and item else to_path(item, name) for item in value)
+    if not paths:
+        raise BadInput(f"`{name}` is an empty list; expected at least one path.")
+    return paths
+
+
+def model_name(value: Any, name: str = "model") -> str:
+    """Return the name of a model: a folder, or hub:organisation/name."""
+    path = to_path(value, name)
+    return value if isinstance(value, str) else str(path)
+
+
+def settings_table(settings: SettingsLike | None, path: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return settings as a table of plain values, whichever way they were given; `path` is where old names look for it."""
+    if settings is None:
+        return {}
+    if isinstance(settings, Mapping):
+        return rename_old_keys(settings, "`settings`", path)
+    if is_dataclass(settings) and not isinstance(settings, type):
+        return as_table(settings)
+    if isinstance(settings, str | PathLike):
+        return rename_old_keys(read_toml(Path(settings)), str(settings), path)
+    raise BadSetting(
+        f"`settings` is a {type(settings).__name__}; expected a dict, the path of a TOML file, or a settings dataclass."
+    )
+
+
+def progress_bar(shown: bool) -> ProgressBar:
+    """Make a progress line on stderr: on a terminal or in a notebook, if it is wanted."""
+    return ProgressBar(sys.stderr, shown=shown and None)
+
+
+def run_context(
+    bar: ProgressBar, *, progress: bool, device: str, overwrite: bool, cache: Path | None = None
+) -> RunContext:
+    """Set where a training run computes, and where it reports to."""
+    from alembert.hardware.torch_settings import resolve_device
+    from alembert.train.run import RunContext
+
+    quiet = RunContext()
+    return RunContext(
+        cache=cache,
+        device=resolve_device(device),
+        overwrite=overwrite,
+        log=note if progress else quiet.log,
+        print_table=say_all if progress else quiet.print_table,
+        on_progress=bar.show_training if progress else quiet.on_progress,
+        on_reading=bar.show if progress else quiet.on_reading,
+    )
+
 
 _FORMAT_BY_SUFFIX: Final = {
     ".jsonl": "jsonl",

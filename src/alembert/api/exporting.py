@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from alembert.api.arguments import (
+from alembert.api.documents import (
     Paths,
     SettingsLike,
     StrPath,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from alembert.api.arguments import (
+from alembert.api.documents import (
     Paths,
     SettingsLike,
     StrPath,
@@ -246,7 +246,7 @@ def generate(
     """
     from alembert.infer.language_model import generate_batch
     from alembert.settings import apply_changes, rename_old_keys
-    from alembert.tasks.decoding.settings import DecodeSettings
+    from alembert.tasks.decoding.search import DecodeSettings
 
     decoding = apply_changes(DecodeSettings(), settings_table(settings, ("decoding",)), "`settings`")
     named = rename_old_keys(options, "`generate`", ("decoding",))

@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, Final
 
-from alembert.api.arguments import (
+from alembert.api.documents import (
     Paths,
     SettingsLike,
     StrPath,

@@ -25,6 +25,7 @@ from typing import Any
 
 from alembert.artifact.disk import (
     atomic_write,
+    hold_lock,
     is_occupied,
     iter_visible_files,
     remove_folder,
@@ -32,7 +33,6 @@ from alembert.artifact.disk import (
     sync_folder,
     translate_os_errors,
 )
-from alembert.artifact.lock import hold_lock
 from alembert.artifact.manifest import (
     FileDigest,
     Manifest,

@@ -14,6 +14,7 @@ import typer
 from alembert.cli.options import (
     MODEL_HELP,
     OUTPUT_PANEL,
+    SET_ASIDE,
     Assignments,
     ConfigFile,
     Device,
@@ -26,7 +27,6 @@ from alembert.cli.options import (
     resolve_cluster,
     withheld_note,
 )
-from alembert.cli.output import SET_ASIDE
 from alembert.corpus.fetch import check_inputs
 from alembert.errors import BadSetting
 from alembert.hub import is_hub_id

@@ -13,6 +13,7 @@ import typer
 from alembert.cli.options import (
     DATA_PANEL,
     OUTPUT_PANEL,
+    SET_ASIDE,
     AsJson,
     Assignments,
     ConfigFile,
@@ -20,7 +21,6 @@ from alembert.cli.options import (
     Overwrite,
     find_model,
 )
-from alembert.cli.output import SET_ASIDE
 from alembert.corpus.fetch import fetch_to_temporary_folder
 from alembert.corpus.inputs import expand_patterns, list_input_files
 from alembert.corpus.readers.contract import ReadOptions

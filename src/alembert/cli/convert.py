@@ -41,7 +41,7 @@ def convert(
         return
 
     require("Converting weights", *TRAINING)
-    from alembert.files import convert as converting
+    from alembert.files import checkpoint as converting
 
     checkpoint = converting.convert(source, out, family=family, architecture=architecture, overwrite=overwrite)
     record = {

@@ -18,8 +18,16 @@ from rich.text import Text
 
 from alembert.artifact import Manifest, atomic_write
 from alembert.cli.command import VerbCommand
-from alembert.cli.options import OUTPUT_PANEL, Assignments, ConfigFile, Overwrite, RayRunOptions, RunOn, resolve_cluster
-from alembert.cli.output import SET_ASIDE
+from alembert.cli.options import (
+    OUTPUT_PANEL,
+    SET_ASIDE,
+    Assignments,
+    ConfigFile,
+    Overwrite,
+    RayRunOptions,
+    RunOn,
+    resolve_cluster,
+)
 from alembert.corpus import build as verb
 from alembert.corpus.build import LexiconFiles
 from alembert.corpus.build_ray import ray_executor

@@ -21,6 +21,7 @@ from alembert.cli.finetune import show_scores
 from alembert.cli.options import (
     DATA_PANEL,
     OUTPUT_PANEL,
+    SET_ASIDE,
     TRAINING_PANEL,
     Assignments,
     ConfigFile,
@@ -36,7 +37,6 @@ from alembert.cli.options import (
     UnsplitFiles,
     find_model,
 )
-from alembert.cli.output import SET_ASIDE
 from alembert.corpus.fetch import fetch_to_temporary_folder
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import AlreadyDone

@@ -16,8 +16,16 @@ import typer
 
 from alembert.cli.command import VerbCommand
 from alembert.cli.finetune import finetune
-from alembert.cli.options import OUTPUT_PANEL, Assignments, ConfigFile, Device, Overwrite, find_model
-from alembert.cli.output import SET_ASIDE, for_each_line
+from alembert.cli.options import (
+    OUTPUT_PANEL,
+    SET_ASIDE,
+    Assignments,
+    ConfigFile,
+    Device,
+    Overwrite,
+    find_model,
+    for_each_line,
+)
 from alembert.corpus.fetch import check_inputs
 from alembert.errors import BadInput, BadSetting
 from alembert.infer import embed as verb

@@ -14,16 +14,18 @@ from alembert.cli.options import (
     LABELLED_HELP,
     MODEL_HELP,
     OUTPUT_PANEL,
+    SET_ASIDE,
     AsJson,
     Assignments,
     Device,
     LabelColumn,
     TaskName,
     TextColumn,
+    check_page,
     find_model,
     read_options,
+    write_page,
 )
-from alembert.cli.output import SET_ASIDE, check_page, write_page
 from alembert.corpus.fetch import fetch_to_temporary_folder
 from alembert.corpus.jobs import make_source_names
 from alembert.infer.engines import choose_device

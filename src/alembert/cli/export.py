@@ -12,6 +12,7 @@ from alembert.api.exporting import ExportJob, check_installed, export_tasks
 from alembert.cli.options import (
     DATA_PANEL,
     OUTPUT_PANEL,
+    SET_ASIDE,
     AsJson,
     Assignments,
     ConfigFile,
@@ -19,7 +20,6 @@ from alembert.cli.options import (
     files_by_name,
     find_model,
 )
-from alembert.cli.output import SET_ASIDE
 from alembert.compress.settings import ExportSettings
 from alembert.corpus.fetch import fetch_to_temporary_folder
 from alembert.corpus.readers.contract import ReadOptions

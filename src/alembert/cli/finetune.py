@@ -19,6 +19,7 @@ from alembert.cli.finetune_tasks import (
 from alembert.cli.options import (
     DATA_PANEL,
     OUTPUT_PANEL,
+    SET_ASIDE,
     Assignments,
     ConfigFile,
     DevFiles,
@@ -32,7 +33,6 @@ from alembert.cli.options import (
     TrainFiles,
     UnsplitFiles,
 )
-from alembert.cli.output import SET_ASIDE
 from alembert.errors import BadSetting
 from alembert.hardware.torch_settings import resolve_device
 from alembert.settings import read_layers, split_table, to_toml

@@ -8,12 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
-from alembert.cli.options import LANGUAGE_MODEL_HELP
-from alembert.cli.output import SET_ASIDE, for_each_text, refuse_files
+from alembert.cli.options import LANGUAGE_MODEL_HELP, SET_ASIDE, for_each_text, refuse_files
 from alembert.infer.engines import open_torch_engine
 from alembert.infer.language_model import CausalEngine, GeneratedText, generate_batch, prompt_ids
 from alembert.settings import drop_none
-from alembert.tasks.decoding.settings import DecodeSettings
+from alembert.tasks.decoding.search import DecodeSettings
 from alembert.terminal import escape_controls, note, print_json
 
 

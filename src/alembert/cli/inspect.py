@@ -20,21 +20,23 @@ from alembert.cli.options import (
     LABELLED_HELP,
     MODEL_HELP,
     OUTPUT_PANEL,
+    SET_ASIDE,
     AsJson,
     Assignments,
     LabelColumn,
     TaskName,
     TextColumn,
+    check_page,
     find_model,
     read_options,
+    write_page,
 )
-from alembert.cli.output import SET_ASIDE, check_page, write_page
 from alembert.corpus.fetch import fetch_to_temporary_folder
 from alembert.html import EntityMark, MarkState, split_runs
 from alembert.infer.task_model import TaskModel
 from alembert.inspect.errors import ErrorCase, ErrorReport, errors_headline, render_errors_page
 from alembert.inspect.errors import find_errors as find
-from alembert.inspect.marked import MAX_WHOLE_CHARACTERS, choose_excerpts, format_run
+from alembert.inspect.tables import MAX_WHOLE_CHARACTERS, choose_excerpts, format_run
 from alembert.inspect.tokens import TokenizedWord, TokenReport, TokenSummary, inspect_tokens
 from alembert.terminal import escape_controls, note, print_json, read_stdin, stdout_console
 from alembert.text.tokenizer import Tokenizer

@@ -9,8 +9,7 @@ from typing import Annotated, Any, Final
 import typer
 from rich.text import Text
 
-from alembert.cli.options import Assignments, ConfigFile
-from alembert.cli.output import check_page, write_page
+from alembert.cli.options import Assignments, ConfigFile, check_page, write_page
 from alembert.cli.pretrain import PretrainRunOptions
 from alembert.corpus.excerpt import Excerpt, read_excerpt
 from alembert.corpus.inputs import check_objective_data, expand_inputs, open_input_corpus

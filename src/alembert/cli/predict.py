@@ -16,12 +16,14 @@ from alembert.cli.fill import fill_texts
 from alembert.cli.generate import continue_texts
 from alembert.cli.options import (
     MODEL_HELP,
+    SET_ASIDE,
     MinPrecision,
     MinScore,
+    find_file_path,
     find_model,
+    for_each_text,
     withheld_note,
 )
-from alembert.cli.output import SET_ASIDE, find_file_path, for_each_text
 from alembert.corpus.fetch import fetch_to_temporary_folder
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadInput, BadSetting

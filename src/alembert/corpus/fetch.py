@@ -29,8 +29,7 @@ from pathlib import Path
 from typing import Final
 
 from alembert import artifact
-from alembert.artifact.disk import remove_folder, translate_os_errors
-from alembert.artifact.lock import hold_lock
+from alembert.artifact.disk import hold_lock, remove_folder, translate_os_errors
 from alembert.corpus.inputs import expand_inputs
 from alembert.corpus.jobs import Progress
 from alembert.corpus.object_store import (

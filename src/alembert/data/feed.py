@@ -17,7 +17,7 @@ from typing import Final, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from alembert.data import pairs, sequences
+from alembert.data import sequences
 from alembert.data.batching import group_by_budget
 from alembert.data.order import Permutation, make_rng, stable_hash
 from alembert.data.sequences import TokenSpan
@@ -159,7 +159,7 @@ def build_sequences(
 ) -> list[TokenSpan]:
     """Make sequences of one document."""
     if cutting.pairs == "next_sentence":
-        return pairs.build_next_sentence_pairs(
+        return sequences.build_next_sentence_pairs(
             source,
             document,
             length=cutting.length,
@@ -168,7 +168,7 @@ def build_sequences(
             is_training=split.is_training,
         )
     if cutting.pairs == "sentence_order":
-        return pairs.build_sentence_order_pairs(
+        return sequences.build_sentence_order_pairs(
             source, document, length=cutting.length, short_share=cutting.short_share, rng=rng
         )
     return [

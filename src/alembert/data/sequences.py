@@ -4,14 +4,23 @@ In: the token borders of a document's sentences. Out: spans that hold every toke
 sequence reads well and is often shorter than it could be; cut at tokens, all but the last of a document are full. A
 `TokenSpan` is small, so that a window of thousands of them is planned ahead. An `Instance` holds the tokens themselves,
 with `[CLS]` and `[SEP]`, and is built when it is needed.
+
+Pairs of segments: next sentence as BERT was published, and sentence order as in ALBERT.
+
+In: the sentence borders of a document, and for a random partner those of another one. Out: stretches with two ranges
+and a label. Both follow the published scripts choice by choice, in distribution, not draw by draw: sentences are
+contiguous in the shards, so a segment is a range of tokens and cutting it short is arithmetic. As published, a pair
+that is too long loses tokens; single sequences (`data/sequences.py`) lose none.
+
+Devlin et al. 2019 (BERT), Lan et al. 2020 (ALBERT).
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -106,3 +115,148 @@ def build_instance(
         segments[position : segment_slice.stop + 1] = segment
         position = segment_slice.stop + 1
     return Instance(ids, segments, flags, special, stretch.label)
+
+
+SHORT_SHARE = 0.1
+_TRIES = 10
+
+
+class SentenceSource(Protocol):
+    """Where sentences come from: the part of `Shards` that pairs need."""
+
+    def __len__(self) -> int:
+        """Count the documents."""
+        ...
+
+    def get_sentence_borders(self, document: int) -> npt.NDArray[np.int64]:
+        """Return the tokens at which a document's sentences begin, and the end of the last."""
+        ...
+
+
+def build_next_sentence_pairs(
+    source: SentenceSource,
+    document: int,
+    *,
+    length: int,
+    short_share: float = SHORT_SHARE,
+    rng: np.random.Generator,
+    is_training: Callable[[int], bool],
+) -> list[TokenSpan]:
+    """Make the pairs of a document: B is what follows A (label 0), or comes from a random document (label 1).
+
+    Sentences that gave way to a random B begin the next pair. Random documents are those for which `is_training`
+    holds; at least one other than `document` must have tokens. `length` is at least 5.
+    """
+    borders = _sentences(source, document)
+    most = length - 3
+    target = _draw_target_length(most, short_share, rng)
+    pairs = []
+    first = 0
+    while first < len(borders) - 1:
+        end = _find_chunk_end(borders, first, target)
+        cut = _draw_split(first, end, rng)
+        a = borders[first], borders[cut]
+        follows = cut < end and rng.random() >= 0.5
+        if follows:
+            b = borders[cut], borders[end]
+        else:
+            b = _draw_random_b(_random_document(source, document, rng, is_training), target - (a[1] - a[0]), rng)
+        pairs.append(TokenSpan(document, *_truncate_pair(a, b, most, rng), label=int(not follows)))
+        first = end if follows else cut
+    return pairs
+
+
+def build_sentence_order_pairs(
+    source: SentenceSource,
+    document: int,
+    *,
+    length: int,
+    short_share: float = SHORT_SHARE,
+    rng: np.random.Generator,
+) -> list[TokenSpan]:
+    """Make pairs of consecutive segments of a document, in order (label 0) or swapped (label 1), evenly.
+
+    A sentence that is left alone becomes a single sequence without a label (several, when it is longer than
+    `length`); the published script gives it a random partner and calls that swapped. `length` is at least 5.
+    """
+    borders = _sentences(source, document)
+    most = length - 3
+    target = _draw_target_length(most, short_share, rng)
+    pairs = []
+    first = 0
+    while first < len(borders) - 1:
+        end = _find_chunk_end(borders, first, target)
+        cut = _draw_split(first, end, rng)
+        if cut == end:
+            pairs += split_document(np.array([borders[first], borders[end]]), document, length=length)
+        else:
+            halves = (borders[first], borders[cut]), (borders[cut], borders[end])
+            swapped = rng.random() < 0.5
+            a, b = reversed(halves) if swapped else halves
+            pairs.append(TokenSpan(document, *_truncate_pair(a, b, most, rng), label=int(swapped)))
+        first = end
+    return pairs
+
+
+def _sentences(source: SentenceSource, document: int) -> list[int]:
+    """Return the borders of the sentences that have tokens."""
+    return list(dict.fromkeys(source.get_sentence_borders(document).tolist()))
+
+
+def _draw_target_length(most: int, short_share: float, rng: np.random.Generator) -> int:
+    """Draw the length that all chunks of a document aim at: usually all there is room for, sometimes a shorter one."""
+    return int(rng.integers(2, most + 1)) if rng.random() < short_share else most
+
+
+def _find_chunk_end(borders: list[int], first: int, target: int) -> int:
+    """Find the border at which the sentences from `first` on reach the target; at least one, at most all."""
+    reached = bisect_left(borders, borders[first] + target, lo=first + 1)
+    return min(reached, len(borders) - 1)
+
+
+def _draw_split(first: int, end: int, rng: np.random.Generator) -> int:
+    """Choose where A ends: any border inside the chunk, or its end if it is one sentence."""
+    return end if end - first == 1 else int(rng.integers(first + 1, end))
+
+
+def _random_document(
+    source: SentenceSource, own: int, rng: np.random.Generator, is_training: Callable[[int], bool]
+) -> list[int]:
+    """Draw the sentences of a random document; as published, its own if ten tries all gave that."""
+    for _ in range(_TRIES):
+        document, borders = _draw_document(source, rng, is_training)
+        if document != own:
+            break
+    return borders
+
+
+def _draw_document(
+    source: SentenceSource, rng: np.random.Generator, is_training: Callable[[int], bool]
+) -> tuple[int, list[int]]:
+    """Draw evenly from the documents of the training part that have tokens."""
+    while True:
+        document = int(rng.integers(len(source)))
+        if is_training(document) and len(borders := _sentences(source, document)) > 1:
+            return document, borders
+
+
+def _draw_random_b(borders: list[int], target: int, rng: np.random.Generator) -> TokenRange:
+    """Take sentences from a random one on until the target is reached; one even if the target is below it."""
+    first = int(rng.integers(len(borders) - 1))
+    return borders[first], borders[_find_chunk_end(borders, first, target)]
+
+
+def _truncate_pair(a: TokenRange, b: TokenRange, most: int, rng: np.random.Generator) -> tuple[TokenRange, TokenRange]:
+    """Cut a pair down to `most` tokens: one at a time from the longer side, from B on a tie."""
+    lead = (a[1] - a[0]) - (b[1] - b[0])
+    over = max(0, (a[1] - a[0]) + (b[1] - b[0]) - most)
+    level = min(over, abs(lead))
+    rest = over - level
+    from_a = rest // 2 + (level if lead > 0 else 0)
+    return _truncate_side(a, from_a, rng), _truncate_side(b, over - from_a, rng)
+
+
+def _truncate_side(side: TokenRange, count: int, rng: np.random.Generator) -> TokenRange:
+    """Drop so many tokens, each from the front or the back with an even chance."""
+    front = int(rng.binomial(count, 0.5))
+    return side[0] + front, side[1] - (count - front)

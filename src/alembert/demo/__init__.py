@@ -155,8 +155,8 @@ def _create_folders(out: Path) -> DemoFolders:
 
 def _steps() -> list[Callable[[DemoFolders], DemoStep]]:
     from alembert.demo import text_steps as text
+    from alembert.demo import text_steps as using
     from alembert.demo import training_steps as training
-    from alembert.demo import using_steps as using
 
     return [
         *(text.machine, text.corpus, text.vocab, text.checkpoint, text.extend),

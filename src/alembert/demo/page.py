@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Final
 from alembert import sample
 from alembert.charts import render_figure
 from alembert.demo import DemoFolders, DemoStep
-from alembert.demo.using_steps import entity_marks, read_annotated
+from alembert.demo.text_steps import entity_marks, read_annotated
 from alembert.html import colour_by_label, render_legend, render_list, render_page, render_table, render_text
 from alembert.inspect.comparison_plot import build_comparison_chart
-from alembert.inspect.marked import render_excerpts
 from alembert.inspect.reports import comparison_sentences, model_table
+from alembert.inspect.tables import render_excerpts
 from alembert.train.curves import Panel, build_panels, render_panels
 from alembert.train.runlog import RunLog
 

@@ -3,6 +3,10 @@
 `open` reads a folder (or, with `hub:`, a model of the Hugging Face hub) and checks it against its own configuration
 before memory is taken; `Checkpoint.save` writes it so that `transformers.AutoModel...from_pretrained` opens it.
 Nothing from a checkpoint is executed or unpickled.
+
+`convert`: rewrite a checkpoint with old `.bin` weights as safetensors, once and explicitly.
+
+A `.bin` file is a pickle. It is read with torch's weights-only loader and in no other way, so nothing in it can run.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ import shlex
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,8 +32,8 @@ from alembert.files.card import build_model_card
 from alembert.files.families import choose_family, get_family
 from alembert.files.families.native import NativeFormat
 from alembert.files.family import EXTRA_KEY, Blueprint, CheckpointFormat
-from alembert.files.weights import SHARD_BYTES, SafetensorsWeights, WeightSource
-from alembert.hub import find_folder, get_hub_id, is_hub_id, model_folder
+from alembert.files.weights import SHARD_BYTES, SafetensorsWeights, WeightSource, load_pickled
+from alembert.hub import PICKLE_PATTERN, find_folder, get_hub_id, is_hub_id, model_folder
 from alembert.nn.model import Model, new_model
 from alembert.text.tokenizer import Tokenizer
 
@@ -310,3 +315,45 @@ def _to_foreign(state: Mapping[str, Tensor], family: CheckpointFormat, blueprint
         for name, part in zip(theirs, tensor.chunk(len(theirs)), strict=True):
             tensors[family.stored_name(name, blueprint)] = part
     return tensors
+
+
+@dataclass(frozen=True)
+class _InMemoryWeights:
+    tensors: Mapping[str, Tensor]
+
+    @cached_property
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        return {name: tuple(tensor.shape) for name, tensor in self.tensors.items()}
+
+    def load(self, name: str) -> Tensor:
+        return self.tensors[name]
+
+
+def convert(
+    source: str | Path,
+    out: str | Path,
+    *,
+    family: str | None = None,
+    architecture: str | None = None,
+    overwrite: bool = False,
+) -> Checkpoint:
+    """Read `config.json` and the weights of a folder or a hub model, and write a Checkpoint.
+
+    Weights are `pytorch_model.bin` or its shards; without them safetensors, whose `config.json` says too little.
+    """
+    folder = model_folder(source, pickles=True)
+    if not folder.is_dir():
+        raise BadFile(f"There is no folder {folder}; expected one with config.json and pytorch_model.bin.")
+    weights = _open_pickled(folder) or SafetensorsWeights.find(folder)
+    if weights is None:
+        raise BadFile(f"{folder} has no pytorch_model.bin; there is nothing to convert.")
+    checkpoint = assemble(folder, weights, family=family, architecture=architecture, dtype="float32")
+    checkpoint.save(out, overwrite=overwrite)
+    return checkpoint
+
+
+def _open_pickled(folder: Path) -> _InMemoryWeights | None:
+    tensors: dict[str, Tensor] = {}
+    for path in sorted(folder.glob(PICKLE_PATTERN)):
+        tensors |= load_pickled(path)
+    return _InMemoryWeights(tensors) if tensors else None

@@ -19,7 +19,7 @@ from alembert.errors import AlreadyDone, BadInput, BadSetting
 from alembert.extras import TRAINING, require
 from alembert.hub import model_folder
 from alembert.text import learn as learning
-from alembert.text import prune as pruning
+from alembert.text import learn as pruning
 from alembert.text.extend import ExtendSettings, Extension, RequiredTerms
 from alembert.text.extend import extend as choose_and_extend
 from alembert.text.tokenizer import Tokenizer

@@ -25,7 +25,7 @@ from alembert.hardware.environment import (
     make_cache_key,
     prepare_environment,
 )
-from alembert.hardware.threads import choose_threads
+from alembert.hardware.torch_settings import choose_threads
 from alembert.hardware.trials import OUTCOMES, PROBED_TYPES, Prober, ProbeResult, probe_library
 
 # A narrower type must win clearly: casts take time, precision is lost, and measurements on shared machines are noisy.

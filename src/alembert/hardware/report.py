@@ -15,7 +15,7 @@ from alembert.hardware import cache
 from alembert.hardware.capabilities import Capabilities
 from alembert.hardware.cpu import installed_version
 from alembert.hardware.environment import list_variables, make_cache_key
-from alembert.hardware.threads import allowed_cpus, cpu_quota, physical_cores
+from alembert.hardware.torch_settings import allowed_cpus, cpu_quota, physical_cores
 
 # Library -> what it is for.
 LIBRARIES = {

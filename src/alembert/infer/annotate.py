@@ -31,8 +31,7 @@ from alembert.infer.annotate_chunks import (
     remove_parts_from,
     write_part,
 )
-from alembert.infer.annotate_documents import with_source
-from alembert.infer.annotate_pipeline import Pipeline
+from alembert.infer.annotate_pipeline import Pipeline, with_source
 from alembert.infer.stream import InputItem
 from alembert.infer.stream_job import (
     SET_ASIDE_FILE,

@@ -37,8 +37,7 @@ from alembert.corpus.document import Document, Entity, Relation
 from alembert.corpus.readers import SetAside
 from alembert.corpus.writers import write
 from alembert.errors import BadFile, UserError
-from alembert.infer.annotate_documents import PipelineOutput
-from alembert.infer.annotate_pipeline import Pipeline
+from alembert.infer.annotate_pipeline import Pipeline, PipelineOutput
 from alembert.infer.stream import InputItem, StreamPosition
 from alembert.infer.stream_job import count_set_aside
 from alembert.tasks.example import Coverage

@@ -35,7 +35,7 @@ from alembert.tasks.decoding.generation import (
     Prompt,
     generate_texts,
 )
-from alembert.tasks.decoding.settings import DecodeSettings
+from alembert.tasks.decoding.search import DecodeSettings
 from alembert.text.tokenizer import Tokenizer, detokenize
 
 

@@ -21,8 +21,7 @@ import numpy.typing as npt
 from alembert.corpus.document import Document
 from alembert.data.batching import map_in_threads
 from alembert.errors import BadFile, BadInput, BadSetting, UserError
-from alembert.infer.annotate_documents import PipelineOutput
-from alembert.infer.annotate_pipeline import Pipeline, annotates_documents
+from alembert.infer.annotate_pipeline import Pipeline, PipelineOutput, annotates_documents
 from alembert.infer.embedder import Embedder
 from alembert.infer.engines import choose_device, open_engine, open_torch_engine
 from alembert.infer.index import VectorIndex

@@ -174,7 +174,7 @@ def describe_machine(device: str) -> str:
     if device != "cpu":
         return device
     from alembert.hardware.cpu import read_cpu
-    from alembert.hardware.threads import choose_threads
+    from alembert.hardware.torch_settings import choose_threads
 
     threads = choose_threads().count
     return f"{read_cpu().model}, {threads} thread{'s' * (threads > 1)}"

@@ -25,8 +25,7 @@ from alembert.corpus.document import Document
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadInput, BadSetting
 from alembert.tasks import TASKS, find_task_by_alias
-from alembert.tasks.annotation import AnnotationSpec
-from alembert.tasks.example import E, EncodedExample, Example, P, ReadResult, SampleMetric, TaskScores
+from alembert.tasks.example import AnnotationSpec, E, EncodedExample, Example, P, ReadResult, SampleMetric, TaskScores
 from alembert.tasks.runtime import Runner
 from alembert.tasks.settings import DistillLossSettings, LossSettings, load_settings
 from alembert.text.tokenizer import Tokenizer

@@ -36,7 +36,7 @@ def get_context() -> BaseContext:
 
 def default_workers() -> int:
     """Count the CPUs that this process may use."""
-    from alembert.hardware.threads import allowed_cpus, cpu_quota
+    from alembert.hardware.torch_settings import allowed_cpus, cpu_quota
 
     quota = cpu_quota()
     return max(1, min(len(allowed_cpus()), int(quota) if quota else len(allowed_cpus())))

@@ -6,7 +6,7 @@ from typing import Any
 
 from alembert.corpus.examples.questions import GoldAnswer
 from alembert.inspect.errors.answer import analyse_errors
-from alembert.inspect.marked import EntityMark
+from alembert.inspect.tables import EntityMark
 from alembert.tasks.answer.data import AnswerExample, AnswerSettings
 from alembert.tasks.answer.scores import AnswerSpan, SpanAnswerPrediction
 from alembert.tasks.answer.task import AnswerTask

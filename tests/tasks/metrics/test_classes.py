@@ -10,8 +10,8 @@ from sklearn import metrics
 from sklearn.preprocessing import MultiLabelBinarizer
 
 from alembert.tasks.metrics import classes
+from alembert.tasks.metrics.bootstrap import Tally, f1_measure
 from alembert.tasks.metrics.classes import Averages
-from alembert.tasks.metrics.tally import Tally, f1_measure
 
 LABELS = ["a", "b", "c", "d"]
 PAIRS = st.lists(st.tuples(*[st.sampled_from(LABELS)] * 2), min_size=1, max_size=25)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alembert.tasks.metrics.rouge import ROUGE_METRICS, rouge, rouge_words
+from alembert.tasks.metrics.answers import ROUGE_METRICS, rouge, rouge_words
 
 
 @pytest.mark.parametrize(

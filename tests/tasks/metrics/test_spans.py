@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from alembert.tasks.metrics.bootstrap import Tally
 from alembert.tasks.metrics.spans import (
     EntityTuple,
     f1,
@@ -13,7 +14,6 @@ from alembert.tasks.metrics.spans import (
     span_counts,
     span_scores,
 )
-from alembert.tasks.metrics.tally import Tally
 
 ENTITIES = st.lists(
     st.builds(

@@ -16,7 +16,7 @@ from alembert.infer.task_model import TaskModel
 from alembert.nn.batch import Batch
 from alembert.nn.config import preset
 from alembert.nn.heads import HeadSpec
-from alembert.tasks.decoding.settings import DecodeSettings
+from alembert.tasks.decoding.search import DecodeSettings
 from alembert.tasks.generate.data import GenerateSettings
 from alembert.text.tokenizer import Tokenizer
 from alembert.train.finetune.data import DataFiles, TaskSpec

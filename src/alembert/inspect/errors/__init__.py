@@ -18,8 +18,7 @@ from alembert.corpus.readers.contract import ReadOptions, SetAside
 from alembert.errors import BadSetting
 from alembert.html import EntityMark, Html, MarkState, render_legend, render_page, render_text
 from alembert.infer.scoring import read_gold
-from alembert.inspect.marked import MAX_WHOLE_CHARACTERS, render_excerpts
-from alembert.inspect.tables import Table
+from alembert.inspect.tables import MAX_WHOLE_CHARACTERS, Table, render_excerpts
 from alembert.tasks.example import Coverage
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from alembert.inspect.errors import ErrorAnalysis, ErrorCase
 from alembert.inspect.tables import SCORE_HEADER, Grouping, Table, score_cells
 from alembert.tasks.classify.data import ClassifyExample, convert_label
 from alembert.tasks.classify.decode import ClassifyAnswer, ClassifyPrediction
-from alembert.tasks.metrics.tally import Tally
+from alembert.tasks.metrics.bootstrap import Tally
 
 if TYPE_CHECKING:
     from alembert.infer.task_model import TaskModel

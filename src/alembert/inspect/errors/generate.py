@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from alembert.inspect.errors import ErrorAnalysis, ErrorCase
 from alembert.inspect.tables import Grouping, Table
 from alembert.tasks.generate.data import MAIN_METRIC, GenerateExample, TextPrediction
-from alembert.tasks.metrics.rouge import rouge, rouge_words
+from alembert.tasks.metrics.answers import rouge, rouge_words
 
 if TYPE_CHECKING:
     from alembert.infer.task_model import TaskModel

@@ -27,8 +27,8 @@ from alembert.tasks.metrics.answers import (
     best_no_answer_threshold,
     find_first_rank,
 )
+from alembert.tasks.metrics.bootstrap import Floats, ratio
 from alembert.tasks.metrics.calibration import softmax
-from alembert.tasks.metrics.tally import Floats, ratio
 from alembert.tasks.runtime import Outputs
 from alembert.tasks.task import SampleMetric, TaskScores
 

@@ -17,8 +17,8 @@ import numpy as np
 
 from alembert.tasks.choose.data import ChooseExample
 from alembert.tasks.example import Coverage, TaskPrediction
+from alembert.tasks.metrics.bootstrap import Floats, ratio
 from alembert.tasks.metrics.calibration import MAX_TEMPERATURE, fit_temperature, softmax
-from alembert.tasks.metrics.tally import Floats, ratio
 from alembert.tasks.task import SampleMetric, TaskScores
 
 # N examples, K right guesses

@@ -16,10 +16,10 @@ import numpy.typing as npt
 
 from alembert.corpus.document import Document
 from alembert.data.windows import IntArray
-from alembert.tasks.annotation import LABEL_SCORES_KEY, VALUE_KEY, with_entities
 from alembert.tasks.classify.data import ClassifyExample, ClassifyKind, find_sentence_spans, get_sentences
 from alembert.tasks.classify.rows import ClassifyLayout
-from alembert.tasks.example import Coverage, TaskPrediction, shorten
+from alembert.tasks.example import LABEL_SCORES_KEY, VALUE_KEY, Coverage, TaskPrediction, shorten, with_entities
+from alembert.tasks.metrics.bootstrap import Floats
 from alembert.tasks.metrics.calibration import (
     best_threshold,
     fit_binary_temperature,
@@ -27,7 +27,6 @@ from alembert.tasks.metrics.calibration import (
     sigmoid,
     softmax,
 )
-from alembert.tasks.metrics.tally import Floats
 
 # A answers, C outputs, P places
 

@@ -15,8 +15,8 @@ from alembert.tasks.classify.data import ClassifyExample, ClassifyKind, convert_
 from alembert.tasks.classify.decode import ClassifyAnswer, ClassifyPrediction
 from alembert.tasks.example import Coverage, SampleMetric, TaskScores
 from alembert.tasks.metrics import classes, numbers
+from alembert.tasks.metrics.bootstrap import f1_measure
 from alembert.tasks.metrics.calibration import best_threshold
-from alembert.tasks.metrics.tally import f1_measure
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,6 @@ from alembert.corpus.document import Document
 from alembert.corpus.examples.labelled import LabelValue
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadInput, BadSetting
-from alembert.tasks.annotation import AnnotationSpec
 from alembert.tasks.classify.data import (
     CLASSIFY_METRICS,
     ClassifyExample,
@@ -66,8 +65,8 @@ from alembert.tasks.classify.rows import (
     iter_gold_answers,
 )
 from alembert.tasks.classify.scores import ClassifyComparison, build_sample_metric, compute_scores
-from alembert.tasks.example import Coverage, EncodedExample, Example, ReadResult, collect
-from alembert.tasks.metrics.tally import Floats
+from alembert.tasks.example import AnnotationSpec, Coverage, EncodedExample, Example, ReadResult, collect
+from alembert.tasks.metrics.bootstrap import Floats
 from alembert.tasks.runtime import ExampleOutputs, Outputs
 from alembert.tasks.settings import (
     MAX_MAGNITUDE,

@@ -15,6 +15,7 @@ import numpy as np
 from alembert.data.windows import Row
 from alembert.tasks.decoding.search import (
     BeamSearch,
+    DecodeSettings,
     DecodingSearch,
     Hypothesis,
     IndependentSearch,
@@ -23,7 +24,6 @@ from alembert.tasks.decoding.search import (
     TokenSampler,
     pick_most_likely,
 )
-from alembert.tasks.decoding.settings import DecodeSettings
 from alembert.text.tokenizer import Tokenizer
 
 MAX_PARALLEL_HYPOTHESES: Final = 64

@@ -14,9 +14,9 @@ import numpy.typing as npt
 from alembert.corpus.examples.source_target import read_source_target_pairs
 from alembert.corpus.readers.contract import Item, ReadOptions
 from alembert.errors import BadInput, BadSetting
-from alembert.tasks.decoding.settings import DecodeSettings
+from alembert.tasks.decoding.search import DecodeSettings
 from alembert.tasks.example import Coverage, Example, ReadResult, TaskPrediction, collect
-from alembert.tasks.metrics.rouge import ROUGE_METRICS, rouge, rouge_words
+from alembert.tasks.metrics.answers import ROUGE_METRICS, rouge, rouge_words
 from alembert.tasks.settings import load_settings
 from alembert.tasks.task import SampleMetric, Task, TaskScores
 

@@ -25,7 +25,7 @@ from alembert.tasks.generate.data import (
     GenerateSettings,
     TextPrediction,
 )
-from alembert.tasks.metrics.rouge import overlap_f1, rouge_words
+from alembert.tasks.metrics.answers import overlap_f1, rouge_words
 from alembert.tasks.runtime import Outputs
 from alembert.text.sentences import split_sentences
 from alembert.text.tokenizer import Tokenizer

@@ -16,8 +16,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from alembert.tasks.metrics.bootstrap import Floats, f1, ratio
 from alembert.tasks.metrics.numbers import sort_descending
-from alembert.tasks.metrics.tally import Floats, f1, ratio
 
 MIN_TEMPERATURE: Final = 0.1
 MAX_TEMPERATURE: Final = 10.0

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from alembert.tasks.metrics.tally import Floats, Ints, Tally, f1, ratio, ratios
+from alembert.tasks.metrics.bootstrap import Floats, Ints, Tally, f1, ratio, ratios
 
 if TYPE_CHECKING:
     from alembert.tasks.task import SampleMetric

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from alembert.tasks.metrics.tally import Floats, Ints
+from alembert.tasks.metrics.bootstrap import Floats, Ints
 
 if TYPE_CHECKING:
     from alembert.tasks.task import SampleMetric

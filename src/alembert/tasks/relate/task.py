@@ -20,7 +20,6 @@ import numpy as np
 from alembert.corpus.document import Document
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadInput
-from alembert.tasks.annotation import AnnotationSpec
 from alembert.tasks.classify.data import ClassifyKind
 from alembert.tasks.classify.decode import (
     ClassifyAnswer,
@@ -29,10 +28,10 @@ from alembert.tasks.classify.decode import (
     drop_below_score,
 )
 from alembert.tasks.classify.rows import collect_labels, format_labels
-from alembert.tasks.example import Coverage, EncodedExample, ReadResult, collect
+from alembert.tasks.example import AnnotationSpec, Coverage, EncodedExample, ReadResult, collect
+from alembert.tasks.metrics.bootstrap import Floats
 from alembert.tasks.metrics.calibration import fit_temperature
 from alembert.tasks.metrics.classes import balanced_weights
-from alembert.tasks.metrics.tally import Floats
 from alembert.tasks.relate.data import (
     RelateExample,
     RelateForm,

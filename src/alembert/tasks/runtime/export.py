@@ -17,7 +17,7 @@ import numpy as np
 from alembert.data.batching import batch_by_padded_tokens, map_in_threads
 from alembert.data.windows import Row
 from alembert.errors import BadFile, BadSetting
-from alembert.hardware.threads import choose_threads
+from alembert.hardware.torch_settings import choose_threads
 from alembert.tasks.runtime import Outputs, check_finite
 from alembert.tasks.runtime.export_files import HeadMetadata
 from alembert.tasks.runtime.runner import HeadRunner

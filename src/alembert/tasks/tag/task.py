@@ -21,8 +21,7 @@ from alembert.corpus.document import Document
 from alembert.corpus.examples.tag_check import TagProblem, check_tag_files
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadFile
-from alembert.tasks.annotation import AnnotationSpec, with_entities
-from alembert.tasks.example import EncodedExample, Example, ReadResult, collect
+from alembert.tasks.example import AnnotationSpec, EncodedExample, Example, ReadResult, collect, with_entities
 from alembert.tasks.metrics import calibration
 from alembert.tasks.metrics.spans import f1_measure, span_counts
 from alembert.tasks.runtime import ExampleOutputs, Outputs, check_finite

@@ -26,8 +26,7 @@ import numpy.typing as npt
 import torch
 
 from alembert import artifact
-from alembert.artifact.disk import translate_os_errors
-from alembert.artifact.lock import hold_lock
+from alembert.artifact.disk import hold_lock, translate_os_errors
 from alembert.corpus.jobs import Progress
 from alembert.data.windows import Row
 from alembert.errors import BadFile
