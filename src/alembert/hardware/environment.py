@@ -17,7 +17,7 @@ ISA_VARIABLE = "ONEDNN_MAX_CPU_ISA"
 WITHOUT_AMX = "AVX512_CORE_BF16"
 WITHOUT_AVX512 = "AVX2"
 OWN_VARIABLES = "ALEMBERT_ENVIRONMENT"
-# Measured (docs/doctor.md): the default of 300,000 loses most of its speed beside one other busy process, 0 loses
+# Measured (docs/lab/doctor.md): the default of 300,000 loses most of its speed beside one other busy process, 0 loses
 # a tenth on a quiet machine.
 SPIN_COUNT = "1000"
 USER_VARIABLES = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY")

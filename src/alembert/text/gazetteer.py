@@ -6,7 +6,7 @@ between word borders, except Chinese and Japanese ones, which have none.
 
 The trade-off: a trie over hashed words (`trie`, `wordhash`) instead of an automaton over characters. It needs no
 further dependency, handles word borders and hyphen, plural and Greek spellings by construction, and is several times
-faster (docs/lexicons.md has the figures); in return a term is found only as whole words.
+faster (docs/lab/lexicons.md has the figures); in return a term is found only as whole words.
 """
 
 from __future__ import annotations

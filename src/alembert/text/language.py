@@ -5,7 +5,7 @@ Japanese, Korean, Russian, Arabic, Greek, Hebrew); among languages in Latin lett
 A word that several languages share counts for each of them in part.
 
 The trade-off: titles of three words have no function words and stay "und"; whole abstracts are detected reliably
-(docs/cleaning.md has the figures). Only the beginning and the middle of a long text are examined.
+(docs/lab/cleaning.md has the figures). Only the beginning and the middle of a long text are examined.
 """
 
 from __future__ import annotations
