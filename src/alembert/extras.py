@@ -1,7 +1,7 @@
 """Packages that the runtime install leaves out, and the extra that installs each of them.
 
-The runtime reads text and runs Exports. What needs more asks for it by `require` before it begins: `train`, `compress`
-and `demo` when they are imported, everything else where the need first shows.
+The runtime reads text and runs Exports. What needs more asks for it by `require` before it begins: `compress` and `demo`
+when they are imported, everything else where the need first shows. Settings of training load without torch.
 """
 
 from __future__ import annotations
@@ -28,6 +28,11 @@ EXTRAS: Final[Mapping[str, str]] = {
 """Package -> the smallest extra that has it (pyproject.toml)."""
 TRAINING: Final = ("torch", "safetensors")
 """What reads and writes Checkpoints, and trains them."""
+
+
+def require_training() -> None:
+    """Refuse to train without torch."""
+    require("Training", *TRAINING)
 
 
 def is_installed(package: str) -> bool:

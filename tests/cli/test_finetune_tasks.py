@@ -162,7 +162,7 @@ def test_what_cannot_be_is_one_sentence_and_nothing_is_written(
 
 def test_a_single_task_may_have_its_file_behind_it() -> None:
     wishes = parse_tasks(["tag=train.jsonl"])
-    _, settings = resolve_task_settings(wishes, None, {})
+    _, settings = resolve_task_settings(wishes, read_layers(None, None, {}))
     assert build_data(wishes, FileArguments(), settings)["tag"].train == (Path("train.jsonl"),)
 
 

@@ -101,7 +101,7 @@ def _no_measuring(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_gold_entities_score_as_the_marked_sentences_do(
     reads: str, trained: Callable[..., Path], tmp_path: Path
 ) -> None:
-    model = TaskModel.open(trained(reads, sentences(), reads=reads))
+    model = TaskModel.open(trained(reads, sentences(), pooling=reads))
     path = tmp_path / "test.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in sentences()))
     examples = model.read([path], ReadOptions()).examples
@@ -116,7 +116,7 @@ def test_gold_entities_score_as_the_marked_sentences_do(
 
 @pytest.mark.skipif(not CHEMPROT.is_file(), reason="needs ../shared/data/relation/chemprot")
 def test_the_entities_of_chemprot_give_the_rows_of_its_marked_sentences(trained: Callable[..., Path]) -> None:
-    model = TaskModel.open(trained("markers", sentences(), reads="markers"))
+    model = TaskModel.open(trained("markers", sentences(), pooling="markers"))
     examples = model.read([CHEMPROT], ReadOptions()).examples
     stripped = [
         example_from_entities(text, [(*span, "x") for span in spans], is_sentence=True)
@@ -132,7 +132,7 @@ def test_the_entities_of_chemprot_give_the_rows_of_its_marked_sentences(trained:
 
 
 def test_transformers_gives_the_same_logits(trained: Callable[..., Path]) -> None:
-    folder = trained("first", sentences(), reads="first")
+    folder = trained("first", sentences(), pooling="first")
     model = TaskModel.open(folder)
     (example,) = model.task.examples_from_texts(["Case: << aspirin >> inhibits [[ cox-2 ]]-like"])
     (encoded,) = model.task.encode([example], model.engine.tokenizer, 128)
@@ -164,7 +164,7 @@ def test_triples_have_exact_offsets_and_leave_out_what_is_no_relation(trained: C
 def test_a_model_of_marked_sentences_can_be_asked_about_some_types_and_sure_answers_alone(
     trained: Callable[..., Path],
 ) -> None:
-    relater = TaskModel.open(trained("first", sentences(), reads="first"))
+    relater = TaskModel.open(trained("first", sentences(), pooling="first"))
     entities = [(0, 8, "Drug", 0.9), (18, 26, "Gene", 0.8), (32, 35, "Gene", 0.7)]
     finder = tagger({"1": entities}, types=("Drug", "Gene"))
 
@@ -179,7 +179,7 @@ def test_a_model_of_marked_sentences_can_be_asked_about_some_types_and_sure_answ
 
 @pytest.mark.parametrize("how", ["least", "threshold"])
 def test_triples_of_which_the_model_is_not_sure_are_counted(how: str, trained: Callable[..., Path]) -> None:
-    relater = TaskModel.open(trained("first", sentences(), reads="first"))
+    relater = TaskModel.open(trained("first", sentences(), pooling="first"))
     finder = tagger({"1": [(0, 8, "Drug", 0.9), (18, 26, "Gene", 0.8)]}, types=("Drug", "Gene"))
     plain = TripleModel(finder, relater)
     (everything,) = plain.extract([TEXT])
@@ -195,7 +195,7 @@ def test_triples_of_which_the_model_is_not_sure_are_counted(how: str, trained: C
 
 
 def test_types_that_the_tagger_does_not_find_are_a_sentence(trained: Callable[..., Path]) -> None:
-    relater = TaskModel.open(trained("first", sentences(), reads="first"))
+    relater = TaskModel.open(trained("first", sentences(), pooling="first"))
     with pytest.raises(BadSetting, match="type 'Planet' were asked for; the tagger finds Drug, Gene"):
         TripleModel(tagger({}, types=("Drug", "Gene")), relater, TripleFilter(types=(("Drug", "Planet"),)))
 
@@ -240,7 +240,7 @@ def test_the_command_takes_both_folders_in_any_order(
 def test_a_relation_model_alone_asks_for_marks(
     trained: Callable[..., Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = str(trained("first", sentences(), reads="first"))
+    folder = str(trained("first", sentences(), pooling="first"))
     assert run(["predict", folder, TEXT]) == 2
     assert "alembert predict TAGGER MODEL TEXT" in capsys.readouterr().err
     assert run(["predict", folder, "<< Aspirin >> and [[ ras ]].", "--json"]) == 0

@@ -13,6 +13,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, Final
 
+from alembert.extras import require_training
 from alembert.api.documents import (
     Paths,
     SettingsLike,
@@ -120,6 +121,7 @@ def finetune(
     by `split` (80/10/10). `text` and `label` name columns of tables. `seeds=3` trains three times and keeps the best model.
     `settings` takes everything else: a dict, or the path of a TOML file.
     """
+    require_training()
     from alembert.train.finetune.finetune import FinetuneJob, build_task_specs
     from alembert.train.finetune.finetune import finetune as run
     from alembert.train.finetune.settings import resolve_settings
@@ -160,6 +162,7 @@ def pretrain(
     such as 6x384) and perhaps `tokenizer` to begin from nothing. The run lasts `hours`, `tokens` or `steps`. `recipe` names settings that
     belong together, such as adapt or biobert; `settings` takes everything else.
     """
+    require_training()
     from alembert.train.pretrain.inputs import PretrainStart
     from alembert.train.pretrain.pretrain import pretrain as run
     from alembert.train.pretrain.recipes import choose_recipe, resolve_recipe
@@ -208,6 +211,7 @@ def distill(
     the last stage, which learns the teacher's predictions. `train`, `dev`, `data`, `split` and `seeds` are those of
     `finetune`.
     """
+    require_training()
     from alembert.train.distill.distill import distill as run
     from alembert.train.distill.stages import DistillJob
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from alembert.extras import require_training
 from alembert.cli.options import (
     DATA_PANEL,
     OUTPUT_PANEL,
@@ -108,6 +109,7 @@ def augment(
 
     alembert augment work/ner --train train.tsv --copies 10 --out augmented.jsonl
     """
+    require_training()
     from alembert.train.augment.augment import augment as run
     from alembert.train.augment.augment import write_augmented
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from alembert.extras import require_training
 from alembert.cli.distill_compare import (
     ComparisonFile,
     comparison_folder,
@@ -234,6 +235,7 @@ def _check_required(teacher: str | None, student: str | None, out: Path | None) 
 
 def _task_files(train: Files, dev: Files, data: Files, split: str | None) -> tuple[list[Path], list[Path], list[Path]]:
     """Return the files of the task stage as paths; those of a store or of stdin are copied here."""
+    require_training()
 
     if not (train or data):
         raise typer.BadParameter("give --corpus for the general stage, or --train or --data for a task")

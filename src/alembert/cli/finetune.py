@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from alembert.extras import require_training
 from alembert.cli.finetune_tasks import (
     FileArguments,
     build_data,
@@ -105,6 +106,7 @@ def finetune(
         raise typer.BadParameter("give --model, --train or --data, and --out; or --show-config")
     if options.split is not None and not data:
         raise typer.BadParameter("run.split divides the files of --data, which was not given")
+    require_training()
     from alembert.train.finetune.finetune import FinetuneJob, build_task_specs
 
     searched = parse_duration(options.tune)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from alembert.extras import require_training
 from alembert.cli.options import (
     DATA_PANEL,
     OUTPUT_PANEL,
@@ -117,6 +118,7 @@ def pretrain(
         return
     if not inputs or out is None:
         raise typer.BadParameter("give INPUT and --out, or --show-config")
+    require_training()
     from alembert.train.pretrain.inputs import PretrainStart
 
     _run(
