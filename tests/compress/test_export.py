@@ -172,7 +172,9 @@ def test_a_checkpoint_that_is_in_no_folder_is_refused(tagger: Any, tmp_path: Pat
         export(made, tmp_path / "export", FP32)
 
 
-@pytest.mark.parametrize("changes", [{"precision": "int4"}, {"rows": 0}, {"limit": -1}, {"format": "tf"}])
+@pytest.mark.parametrize(
+    "changes", [{"precision": "int4"}, {"calibration_rows": 0}, {"max_score_loss": -1}, {"format": "tf"}]
+)
 def test_settings_that_make_no_sense_are_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(BadSetting, match="expected"):
         ExportSettings(**changes)

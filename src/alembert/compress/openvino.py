@@ -86,28 +86,22 @@ class OpenVinoOperations:
         return self.constants[name]
 
     def add(self, one: Any, other: Any) -> Node:
-        node: Node = self.ops.add(one, other)
-        return node
+        return self._node("add", one, other)
 
     def multiply(self, one: Any, other: Any) -> Node:
-        node: Node = self.ops.multiply(one, other)
-        return node
+        return self._node("multiply", one, other)
 
     def negative(self, states: Any) -> Node:
-        node: Node = self.ops.negative(states)
-        return node
+        return self._node("negative", states)
 
     def relu(self, states: Any) -> Node:
-        node: Node = self.ops.relu(states)
-        return node
+        return self._node("relu", states)
 
     def tanh(self, states: Any) -> Node:
-        node: Node = self.ops.tanh(states)
-        return node
+        return self._node("tanh", states)
 
     def gelu(self, states: Any, form: Gelu) -> Node:
-        node: Node = self.ops.gelu(states, form)
-        return node
+        return self._node("gelu", states, form)
 
     def linear(self, states: Any, prefix: str, weight_CD: FloatArray, bias_C: FloatArray, name: str) -> Node:
         product = self.ops.matmul(states, self.constant(f"{prefix}.weight", weight_CD), False, True)
@@ -121,63 +115,57 @@ class OpenVinoOperations:
     # -- parts
 
     def concat(self, parts: Sequence[Any]) -> Node:
-        node: Node = self.ops.concat(list(parts), -1)
-        return node
+        return self._node("concat", list(parts), -1)
 
     def split(self, states: Any, sizes: Sequence[int]) -> list[Any]:
         parts: list[Any] = self.ops.variadic_split(states, self._whole(-1), self._whole(list(sizes))).outputs()
         return parts
 
     def rows(self, table: Any, numbers: Any) -> Node:
-        node: Node = self.ops.gather(table, numbers, self._whole(0))
-        return node
+        return self._node("gather", table, numbers, self._whole(0))
 
     def first_rows(self, table: Any) -> Node:
         zero, one = self._whole([0]), self._whole([1])
-        node: Node = self.ops.slice(table, zero, self.tokens, one, zero)
-        return node
+        return self._node("slice", table, zero, self.tokens, one, zero)
 
     def first(self, states: Any, axis: int) -> Node:
-        node: Node = self.ops.gather(states, self._whole([0]), self._whole(axis))
-        return node
+        return self._node("gather", states, self._whole([0]), self._whole(axis))
 
     def without_tokens(self, states_B1D: Any) -> Node:
-        node: Node = self.ops.squeeze(states_B1D, self._whole([1]))
-        return node
+        return self._node("squeeze", states_B1D, self._whole([1]))
 
     # -- attention and real tokens
 
     def split_heads(self, states_BTD: Any, heads: int, size: int) -> Node:
         by_token = self.ops.reshape(states_BTD, self._whole([0, 0, heads, size]), True)
-        node: Node = self.ops.transpose(by_token, self._whole([0, 2, 1, 3]))
-        return node
+        return self._node("transpose", by_token, self._whole([0, 2, 1, 3]))
 
     def merge_heads(self, states_BHTK: Any, width: int) -> Node:
         by_token = self.ops.transpose(states_BHTK, self._whole([0, 2, 1, 3]))
-        node: Node = self.ops.reshape(by_token, self._whole([0, 0, width]), True)
-        return node
+        return self._node("reshape", by_token, self._whole([0, 0, width]), True)
 
     def attention(self, query: Any, key: Any, value: Any, size: int) -> Node:
         mask = self.ops.unsqueeze(self.real_BT, self._whole([1, 2]))
-        node: Node = self.ops.scaled_dot_product_attention(query, key, value, mask)
-        return node
+        return self._node("scaled_dot_product_attention", query, key, value, mask)
 
     def mean(self, states_BTD: Any) -> Node:
         ops = self.ops
         weight_BT1 = ops.unsqueeze(ops.convert(self.real_BT, "f32"), self._whole([-1]))
         total_BD = ops.reduce_sum(ops.multiply(states_BTD, weight_BT1), self._whole([1]))
-        node: Node = ops.divide(total_BD, ops.unsqueeze(ops.convert(self.lengths, "f32"), self._whole([-1])))
-        return node
+        return self._node("divide", total_BD, ops.unsqueeze(ops.convert(self.lengths, "f32"), self._whole([-1])))
 
     def _real(self) -> Node:
         """Mark the tokens (B, T) that are real."""
         ops = self.ops
         length = ops.squeeze(self.tokens, self._whole([0]))
         positions_T = ops.range(self._whole(0), length, self._whole(1), "i32")
-        node: Node = ops.less(positions_T, ops.unsqueeze(self.lengths, self._whole([-1])))
-        return node
+        return self._node("less", positions_T, ops.unsqueeze(self.lengths, self._whole([-1])))
 
     # -- small parts
+
+    def _node(self, operation: str, *inputs: Any) -> Node:
+        node: Node = getattr(self.ops, operation)(*inputs)
+        return node
 
     def _input(self, name: str, shape: Any) -> Node:
         node: Node = self.ops.parameter(shape, np.int32, name=name)
@@ -185,8 +173,7 @@ class OpenVinoOperations:
         return node
 
     def _whole(self, values: int | list[int]) -> Node:
-        node: Node = self.ops.constant(np.array(values, np.int32))
-        return node
+        return self._node("constant", np.array(values, np.int32))
 
 
 def _name_nodes(graph: Graph) -> Graph:
