@@ -32,7 +32,7 @@ from task_cases import Case, topics
 
 @dataclass(frozen=True, kw_only=True)
 class GradeSettings:
-    length: int = 48
+    max_length: int = 48
     """Tokens of a text that are read."""
 
 
@@ -85,7 +85,7 @@ class GradeTask(Task[GradeExample, GradePrediction]):
         return HeadSpec(kind="grade", outputs=len(self.labels))
 
     def encode(self, examples: Sequence[GradeExample], tokenizer: Tokenizer, longest: int) -> list[EncodedExample]:
-        limit = min(self.settings.length, longest) - 2
+        limit = min(self.settings.max_length, longest) - 2
         return [self.encode_one(example, tokenizer, limit) for example in examples]
 
     def encode_one(self, example: GradeExample, tokenizer: Tokenizer, limit: int) -> EncodedExample:

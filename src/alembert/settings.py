@@ -202,7 +202,7 @@ OLD_KEYS: Final = {
 
 
 def rename_old_keys(table: Mapping[str, Any], where: str | None = None, path: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Give keys of the last version their new names; `where` is told about it, if it is something that a user wrote.
+    """Rename keys of the last version; `where` names what a user wrote, for the note about each old key.
 
     >>> rename_old_keys({"optimiser": {"rate": 1e-4}})
     {'optimiser': {'learning_rate': 0.0001}}
@@ -248,7 +248,7 @@ def pop_table(table: dict[str, Any], name: str, where: str) -> Mapping[str, Any]
 
 
 def as_table(settings: Any) -> dict[str, Any]:
-    """Give a settings dataclass as plain values."""
+    """Return a settings dataclass as plain values."""
     return dataclasses.asdict(settings)
 
 
@@ -287,7 +287,7 @@ def _toml_value(value: Any) -> str:
 
 @functools.cache
 def read_field_docs(kind: type[Any]) -> dict[str, str]:
-    """Give the docstring that stands under each field of a dataclass."""
+    """Return the docstring under each field of a dataclass."""
     import ast
     import inspect
     import textwrap

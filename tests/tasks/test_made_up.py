@@ -48,10 +48,10 @@ def test_it_learns(workplace: Path) -> None:
 
 def test_a_saved_task_is_its_dataclass(workplace: Path) -> None:
     table = read_task(workplace / "graded").table
-    assert table["settings"] == {"length": 48}
+    assert table["settings"] == {"max_length": 48}
     assert table["labels"] == sorted(table["labels"])
     model = TaskModel.open(workplace / "graded")
-    assert model.task.to_table() == {"settings": {"length": 48}, "labels": tuple(table["labels"])}
+    assert model.task.to_table() == {"settings": {"max_length": 48}, "labels": tuple(table["labels"])}
 
 
 def test_the_export_predicts_alike(workplace: Path) -> None:

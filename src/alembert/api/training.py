@@ -13,7 +13,6 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, Final
 
-from alembert.extras import require_training
 from alembert.api.documents import (
     Paths,
     SettingsLike,
@@ -31,6 +30,7 @@ from alembert.api.documents import (
 )
 from alembert.api.inference import resolve_model_folder
 from alembert.errors import AlreadyDone, BadInput, BadSetting
+from alembert.extras import require_training
 from alembert.settings import drop_none
 
 if TYPE_CHECKING:

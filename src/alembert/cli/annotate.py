@@ -169,7 +169,7 @@ def _rates(result: StreamRun) -> dict[str, float]:
 
 
 def _notes(counts: Mapping[str, int], out: Path) -> Iterator[str]:
-    """Say what a user should know about the documents."""
+    """Note what a user should know about the documents."""
     if repeated := counts.get("repeated ids"):
         yield (
             f"{repeated:,} documents have an id that an earlier one has too; their source tells them apart (`source_file` "

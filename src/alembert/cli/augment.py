@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from alembert.extras import require_training
 from alembert.cli.options import (
     DATA_PANEL,
     OUTPUT_PANEL,
@@ -26,6 +25,7 @@ from alembert.corpus.fetch import fetch_to_temporary_folder
 from alembert.corpus.inputs import expand_patterns, list_input_files
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadFile, BadSetting
+from alembert.extras import require_training
 from alembert.hardware.torch_settings import resolve_device
 from alembert.infer.task_model import TaskModel
 from alembert.settings import apply_layers, read_layers, split_table

@@ -109,7 +109,7 @@ def build(
 
 
 def _encoding_notes(counts: Mapping[str, int]) -> Iterator[str]:
-    """Say in one sentence which encodings were taken on evidence; those of Unicode need no guess."""
+    """Describe in one sentence which encodings were guessed; those of Unicode need no guess."""
     start, end = "remark: read as ", ", which was recognised"
     found = {
         name.removeprefix(start).removesuffix(end): files

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from alembert.extras import require_training
 from alembert.cli.distill_compare import (
     ComparisonFile,
     comparison_folder,
@@ -41,6 +40,7 @@ from alembert.cli.options import (
 from alembert.corpus.fetch import fetch_to_temporary_folder
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import AlreadyDone
+from alembert.extras import require_training
 from alembert.hardware.torch_settings import resolve_device
 from alembert.settings import apply_layers, read_layers, split_table, split_value, to_toml
 from alembert.tasks.files import read_task

@@ -49,7 +49,7 @@ def drop_compare_types(types: Sequence[str] | None, compare: Path | None, *files
 
 
 def comparison_folder(out: Path) -> Path:
-    """Say where the students that the result is compared with are, and the comparison."""
+    """Return the folder of the comparison and of the students that the result is compared with."""
     return out.with_name(f"{out.name}-comparison")
 
 

@@ -137,7 +137,7 @@ def _print_outcome(out: Path, result: StreamRun, *, as_json: bool) -> None:
 
 
 def _notes(counts: Mapping[str, int]) -> Iterator[str]:
-    """Say what a user should know about the text."""
+    """Note what a user should know about the text."""
     if long := counts["units in windows"]:
         yield (
             f"{long:,} of {counts['units']:,} texts are longer than the model reads at once: their vectors are means "

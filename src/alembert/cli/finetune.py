@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from alembert.extras import require_training
 from alembert.cli.finetune_tasks import (
     FileArguments,
     build_data,
@@ -35,6 +34,7 @@ from alembert.cli.options import (
     UnsplitFiles,
 )
 from alembert.errors import BadSetting
+from alembert.extras import require_training
 from alembert.hardware.torch_settings import resolve_device
 from alembert.settings import read_layers, split_table, to_toml
 from alembert.tasks import TASKS

@@ -126,7 +126,7 @@ def _sample_table(found: Excerpt, seen: MaskReport) -> dict[str, Any]:
 
 
 def _sample_line(found: Excerpt, seen: MaskReport) -> str:
-    """Say which documents were read, and how many of them are not masked."""
+    """Describe which documents were read, and how many of them are not masked."""
     empty = found.documents - len(found.tokens)
     return (
         _documents_line(found, seen.plan)

@@ -139,7 +139,7 @@ def files_by_name(names: Sequence[str], flag: str, words: Sequence[str]) -> dict
 
 
 def withheld_note(count: int, thresholds: Iterable[float]) -> str:
-    """Say how many answers were withheld, and below which scores.
+    """Describe how many answers were withheld, and below which scores.
 
     >>> withheld_note(12, [0.8, 0.8])
     '12 answers below 0.80 were withheld'

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from alembert.extras import require_training
 from alembert.cli.options import (
     DATA_PANEL,
     OUTPUT_PANEL,
@@ -23,6 +22,7 @@ from alembert.cli.options import (
     ShowConfig,
 )
 from alembert.errors import BadSetting
+from alembert.extras import require_training
 from alembert.hardware.torch_settings import resolve_device
 from alembert.settings import parse_count, read_layers, split_table, to_toml
 from alembert.terminal import ProgressBar, note, print_json

@@ -143,7 +143,7 @@ def report(
     ] = None,
     as_json: _Json = False,
 ) -> None:
-    """Say how well a tokenizer fits a corpus, what to add, and what it would save."""
+    """Report how well a tokenizer fits a corpus, what to add, and what it would save."""
 
     check_page(html)
     tokenizer = Tokenizer.open(model)

@@ -55,7 +55,7 @@ class ModelTiming:
     latency: Latency
 
     def to_table(self) -> dict[str, Any]:
-        """Give plain values: rates, and milliseconds of single texts."""
+        """Return plain values: rates, and milliseconds of single texts."""
         ms = {f"p{share}": round(1000 * self.latency.percentile(share / 100), 3) for share in PERCENTILES}
         return {
             "name": self.name,
@@ -93,11 +93,11 @@ class Benchmark:
     remarks: tuple[Remark, ...] = ()
 
     def speed_up(self, peer: ModelTiming) -> float:
-        """Say how many times as many texts a second the model answers as a peer, on the same texts."""
+        """Return how many times as many texts a second the model answers as a peer, on the same texts."""
         return (self.beside or self.own).speed.texts_per_second / peer.speed.texts_per_second
 
     def to_table(self) -> dict[str, Any]:
-        """Give everything as plain values."""
+        """Return everything as plain values."""
         plain = (
             "model",
             "task",

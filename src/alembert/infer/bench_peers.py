@@ -78,7 +78,7 @@ def open_peers(model: TaskModel, device: str = "cpu") -> Iterator[Peer | Skipped
 
 
 def fits_one_window(encoded: EncodedExample) -> bool:
-    """Tell whether the model reads a text at once, as peers do that know no windows."""
+    """Return whether the model reads a text at once, as peers do that know no windows."""
     return len(encoded.rows) == 1
 
 
@@ -86,7 +86,7 @@ def fits_one_window(encoded: EncodedExample) -> bool:
 
 
 def _incompatibility(model: TaskModel, device: str) -> str | None:
-    """Say why transformers cannot answer as the model does; none: it can."""
+    """Explain why transformers cannot answer as the model does; none: it can."""
     if device != "cpu":
         return f"peers are measured on the CPU, and this model runs on {device}"
     if find_spec("transformers") is None:

@@ -82,7 +82,7 @@ class FilledMask:
 
 
 def fill_mask(engine: MaskEngine, text: str, top: int = 5) -> tuple[FilledMask, ...]:
-    """Say what could stand at each `[MASK]` of a text."""
+    """Predict what stands at each `[MASK]` of a text."""
     tokenizer = engine.tokenizer
     encoding = tokenizer.encode(text)
     positions = [i for i, token in enumerate(encoding.ids) if token == tokenizer.mask_id]
@@ -244,7 +244,7 @@ class TextScore:
 
 
 def score_text(engine: LanguageModelEngine, text: str) -> TextScore:
-    """Say how probable the model finds a text."""
+    """Compute how probable the model finds a text."""
     encoding = engine.tokenizer.encode(text)
     if len(encoding) <= 2:
         raise BadInput("The text has no tokens to score: it is empty or blank.")

@@ -165,7 +165,7 @@ def open_models(folders: Sequence[Path], device: str = "cpu", task: str | None =
     from alembert.infer.task_model import TaskModel
 
     first, *others = folders
-    named = [(first, task), *((other, task if len(read_tasks(other)) > 1 else None) for other in others)]
+    named = [(first, task), *((other, task if task and len(read_tasks(other)) > 1 else None) for other in others)]
     return [TaskModel.open(folder, device, name) for folder, name in named]
 
 

@@ -73,7 +73,7 @@ class Latency:
     """What each text took, in their order."""
 
     def percentile(self, share: float) -> float:
-        """Give the seconds within which this share of the texts was answered.
+        """Return the seconds within which this share of the texts was answered.
 
         >>> Latency(seconds=(0.3, 0.1, 0.2, 0.4)).percentile(0.5)
         0.2
@@ -161,7 +161,7 @@ def _time_prediction(model: ExamplePredictor, sample: Sequence[Any], clock: Cloc
 
 
 def _is_time_left(took: Sequence[Sequence[float]], seconds: float) -> bool:
-    """Tell whether another round of the slowest model ends in time; what the sample took is left out."""
+    """Return whether another round of the slowest model ends in time; what the sample took is left out."""
     return max(sum(each) + median(each) for each in took) <= seconds * (1 - 2 / _ROUNDS_PER_BUDGET)
 
 

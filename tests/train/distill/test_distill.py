@@ -227,7 +227,7 @@ def test_without_its_teacher_a_student_has_right_answers_alone(name: str) -> Non
     found = build_controls(replace(settings, augment=replace(settings.augment, copies=0)), has_texts=True)
     assert found.keys() == {"without distillation", "without plain text"}
     assert not any(control.has_texts for control in found.values())
-    assert found["without distillation"].settings.prediction.losses.chosen() == {"hard": 1}
+    assert found["without distillation"].settings.prediction.losses.chosen() == {"labels": 1}
 
 
 def test_tinybert_is_as_published() -> None:

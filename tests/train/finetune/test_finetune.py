@@ -81,7 +81,7 @@ def tagger(place: Path) -> tuple[Path, FinetuneRunResult]:
 
 def test_it_learns(place: Path, tmp_path: Path) -> None:
     data = {"train": (place / "dev.jsonl",), "unsplit": (), "dev": ()}
-    settings = replace(SETTINGS, epochs=40, evaluation=EvaluationSettings(at_start=False), looks=0.1)
+    settings = replace(SETTINGS, epochs=40, evaluation=EvaluationSettings(at_start=False), evals_per_epoch=0.1)
     job = assignment(place, data={**data, "dev": (place / "train.jsonl",)})
     losses: list[float] = []
 

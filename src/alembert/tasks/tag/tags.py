@@ -174,9 +174,9 @@ class TagScheme:
     def from_names(cls, names: Sequence[str]) -> TagScheme:
         """Recognise the scheme of a head by the names of its outputs.
 
-        >>> TagScheme.of(["B_gene", "O", "I_gene"])
+        >>> TagScheme.from_names(["B_gene", "O", "I_gene"])
         TagScheme(name='BIO', tags=('B-gene', 'O', 'I-gene'), is_nameless=False)
-        >>> TagScheme.of(["O", "gene"]).tags, TagScheme.of(["NOUN", "VERB"]).tags
+        >>> TagScheme.from_names(["O", "gene"]).tags, TagScheme.from_names(["NOUN", "VERB"]).tags
         (('O', 'I-gene'), ('B-NOUN', 'B-VERB'))
         """
         if are_default_labels(names):
