@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 # What is added to a command of the documentation, for its training to end after a few steps.
-SHORTER = {"pretrain": ["--tokens", "2k"], "distill": ["--epochs", "1"]}
+SHORTER = {"pretrain": ["--tokens", "2k"], "distill": ["--epochs", "1"], "finetune": ["--epochs", "1"]}
 
 PUBLIC_NAMES = [
     "AnnotatedDocument",
@@ -71,6 +71,13 @@ PUBLIC_NAMES = [
 def blocks(page: Path, language: str) -> list[str]:
     fenced = re.findall(r"^```(\w*)\n(.*?)^```", page.read_text(encoding="utf8"), re.DOTALL | re.MULTILINE)
     return [text for name, text in fenced if name == language]
+
+
+def shortened(arguments: list[str]) -> list[str]:
+    """The same command, whose training ends after a few steps; a length in steps cannot be joined by one in tokens."""
+    if any(word.startswith("steps=") for word in arguments):
+        return [*arguments, "--set", "steps=2"]
+    return [*arguments, *SHORTER.get(arguments[0], [])]
 
 
 def command_lines(page: Path) -> list[list[str]]:
@@ -283,7 +290,7 @@ def test_commands_in_the_documentation_run(
     monkeypatch.chdir(playground)
     for arguments in command_lines(page):
         parse(arguments)
-        code = run([*arguments, *SHORTER.get(arguments[0], [])])
+        code = run(shortened(arguments))
         shown, notes = capsys.readouterr()
         assert code == 0, notes
         assert shown

@@ -170,7 +170,7 @@ def test_a_folder_without_a_tokenizer_is_told_where_to_get_one(made: Made, capsy
     made("tag", "Bert")
     (Path("model") / "vocab.txt").unlink()
     assert run(["predict", "model", "the gene"]) == 2
-    assert "Copy those files from the model that it was fine-tuned from" in capsys.readouterr().err
+    assert "Put the files of the tokenizer it was trained with there" in capsys.readouterr().err
 
 
 def test_another_family_is_told_how_to_go_on(made: Made, capsys: pytest.CaptureFixture[str]) -> None:

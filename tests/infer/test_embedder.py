@@ -102,7 +102,7 @@ def test_the_layer_of_a_model_of_several_tasks_is_that_of_its_head(plain: Path, 
     config = checkpoints.open(plain).blueprint.config
     made = Checkpoint.new(Blueprint(config=config, heads={"similar": head}), Tokenizer.open(plain))
     made.save(tmp_path / "several")
-    write_tasks(tmp_path / "several", {"similar": (compare_task("cls_layer"), {})})
+    write_tasks(tmp_path / "several", {"similar": (compare_task("cls_layer"), {})}, {"similar": "similar"})
     model = TaskModel.open(tmp_path / "several", task="similar")
     (expected,) = model.predict(model.task.examples_from_texts(["aspirin helps"]))
     found = Embedder.open(tmp_path / "several").embed(["aspirin helps"])

@@ -49,7 +49,7 @@ times = 2
 [saving]
 steps = 2
 log_every = 1
-average = 0.9
+ema_decay = 0.9
 """
 PROCESS = """
 import os, sys
@@ -227,7 +227,7 @@ class TestEnds:
         assert words(tmp_path / "told", 1) == ""
 
     def test_sharding_refuses_what_it_cannot_do(self, ready: Callable[..., list[str]], tmp_path: Path) -> None:
-        command = ready(tmp_path / "out", "--shard")
+        command = ready(tmp_path / "out", "--set", "run.shard=true")
         (tmp_path / "out.toml").write_text(SETTINGS.format(steps=1) + '[optimiser]\nname = "lamb"\n')
         assert ended(start(command, 2, tmp_path / "told")) == [2, 2]
         assert "do without run.shard" in words(tmp_path / "told", 0)

@@ -20,8 +20,7 @@ from typer.exceptions import TyperException
 from typer.main import get_command
 
 from alembert import __version__
-from alembert.cli import options
-from alembert.cli.command import VerbCommand
+from alembert.cli.command import INTERRUPTED, REFUSED, VerbCommand
 from alembert.errors import AlreadyDone, Interrupted, UserError
 from alembert.terminal import note, say, say_all
 
@@ -138,7 +137,7 @@ def run(arguments: list[str] | None = None) -> int:
         return stop.exit_code
     except (KeyboardInterrupt, typer.Abort):
         say("interrupted")
-        return options.INTERRUPTED
+        return INTERRUPTED
     except BrokenPipeError:
         # The reader of our output (`| head`) has gone; point stdout elsewhere so that the interpreter's flush is quiet.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -157,7 +156,7 @@ def _refuse_command(problem: TyperException) -> int:
     message = problem.format_message()
     if message.startswith("Usage:"):  # a command was given without anything: its help is the answer
         say_all(message.splitlines())
-        return options.REFUSED
+        return REFUSED
     sentence = " ".join(message.split()).rstrip(".")
     context = getattr(problem, "ctx", None)
     command = "alembert" if context is None else context.command_path
@@ -166,7 +165,7 @@ def _refuse_command(problem: TyperException) -> int:
 
 def _refuse(sentence: str) -> int:
     say(f"error: {sentence}")
-    return options.REFUSED
+    return REFUSED
 
 
 def main() -> None:

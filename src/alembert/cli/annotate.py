@@ -11,10 +11,10 @@ from typing import Annotated, Any
 
 import typer
 
+from alembert.cli.command import SET_ASIDE
 from alembert.cli.options import (
     MODEL_HELP,
     OUTPUT_PANEL,
-    SET_ASIDE,
     Assignments,
     ConfigFile,
     Device,

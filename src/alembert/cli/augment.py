@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from alembert.cli.command import SET_ASIDE
 from alembert.cli.options import (
     DATA_PANEL,
     OUTPUT_PANEL,
-    SET_ASIDE,
     AsJson,
     Assignments,
     ConfigFile,

@@ -8,7 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from alembert.cli.options import MODEL_HELP, SET_ASIDE, Device, find_model
+from alembert.cli.command import SET_ASIDE
+from alembert.cli.options import (
+    MODEL_HELP,
+    Device,
+    find_model,
+)
 from alembert.corpus.fetch import fetch_to_temporary_folder
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.infer import bench as verb

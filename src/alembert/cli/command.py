@@ -13,6 +13,12 @@ from typer.core import TyperCommand
 
 from alembert.terminal import note
 
+REFUSED: Final = 2
+"""Something that the user can mend; one sentence on stderr says what."""
+SET_ASIDE: Final = 3
+"""Finished, and some of the input could not be used."""
+INTERRUPTED: Final = 130
+
 _READ: Final = {
     "--text": "--set read.text={}",
     "--label": "--set read.label={}",

@@ -17,10 +17,9 @@ from rich.table import Table
 from rich.text import Text
 
 from alembert.artifact import Manifest, atomic_write
-from alembert.cli.command import VerbCommand
+from alembert.cli.command import SET_ASIDE, VerbCommand
 from alembert.cli.options import (
     OUTPUT_PANEL,
-    SET_ASIDE,
     Assignments,
     ConfigFile,
     Overwrite,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from alembert.cli.command import SET_ASIDE
 from alembert.cli.distill_compare import (
     ComparisonFile,
     comparison_folder,
@@ -21,7 +22,6 @@ from alembert.cli.finetune import show_scores
 from alembert.cli.options import (
     DATA_PANEL,
     OUTPUT_PANEL,
-    SET_ASIDE,
     TRAINING_PANEL,
     Assignments,
     ConfigFile,

@@ -14,11 +14,10 @@ from typing import Annotated, Any
 
 import typer
 
-from alembert.cli.command import VerbCommand
+from alembert.cli.command import SET_ASIDE, VerbCommand
 from alembert.cli.finetune import finetune
 from alembert.cli.options import (
     OUTPUT_PANEL,
-    SET_ASIDE,
     Assignments,
     ConfigFile,
     Device,

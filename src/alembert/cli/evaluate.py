@@ -9,12 +9,12 @@ from typing import Annotated
 
 import typer
 
+from alembert.cli.command import SET_ASIDE
 from alembert.cli.options import (
     DATA_PANEL,
     LABELLED_HELP,
     MODEL_HELP,
     OUTPUT_PANEL,
-    SET_ASIDE,
     AsJson,
     Assignments,
     Device,

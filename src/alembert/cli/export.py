@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from alembert.api.exporting import ExportJob, check_installed, export_tasks
+from alembert.cli.command import SET_ASIDE
 from alembert.cli.options import (
     DATA_PANEL,
     OUTPUT_PANEL,
-    SET_ASIDE,
     AsJson,
     Assignments,
     ConfigFile,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from alembert.cli.command import SET_ASIDE
 from alembert.cli.finetune_tasks import (
     FileArguments,
     build_data,
@@ -19,7 +20,6 @@ from alembert.cli.finetune_tasks import (
 from alembert.cli.options import (
     DATA_PANEL,
     OUTPUT_PANEL,
-    SET_ASIDE,
     Assignments,
     ConfigFile,
     DevFiles,

@@ -8,7 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from alembert.cli.options import LANGUAGE_MODEL_HELP, SET_ASIDE, for_each_text, refuse_files
+from alembert.cli.command import SET_ASIDE
+from alembert.cli.options import (
+    LANGUAGE_MODEL_HELP,
+    for_each_text,
+    refuse_files,
+)
 from alembert.infer.engines import open_torch_engine
 from alembert.infer.language_model import CausalEngine, GeneratedText, generate_batch, prompt_ids
 from alembert.settings import drop_none

@@ -13,14 +13,13 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from alembert.cli.command import VerbCommand
+from alembert.cli.command import SET_ASIDE, VerbCommand
 from alembert.cli.inspect_masks import masks
 from alembert.cli.options import (
     DATA_PANEL,
     LABELLED_HELP,
     MODEL_HELP,
     OUTPUT_PANEL,
-    SET_ASIDE,
     AsJson,
     Assignments,
     LabelColumn,

@@ -267,10 +267,3 @@ def write_page(path: Path, text: str) -> None:
     except OSError as problem:
         raise BadFile(f"{path} cannot be written: {problem.strerror}.") from None
     note(f"the page is {path}")
-
-
-REFUSED: Final = 2
-"""Something that the user can mend; one sentence on stderr says what."""
-SET_ASIDE: Final = 3
-"""Finished, and some of the input could not be used."""
-INTERRUPTED: Final = 130

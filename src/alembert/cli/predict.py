@@ -12,11 +12,11 @@ from typing import Annotated, Any
 
 import typer
 
+from alembert.cli.command import SET_ASIDE
 from alembert.cli.fill import fill_texts
 from alembert.cli.generate import continue_texts
 from alembert.cli.options import (
     MODEL_HELP,
-    SET_ASIDE,
     MinPrecision,
     MinScore,
     find_file_path,

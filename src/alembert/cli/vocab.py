@@ -13,8 +13,11 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table as RichTable
 
-from alembert.cli.command import VerbCommand
-from alembert.cli.options import SET_ASIDE, check_page, write_page
+from alembert.cli.command import SET_ASIDE, VerbCommand
+from alembert.cli.options import (
+    check_page,
+    write_page,
+)
 from alembert.corpus.excerpt import TextSampleReader
 from alembert.errors import BadInput
 from alembert.files import vocab

@@ -24,6 +24,7 @@ from alembert.files.family import Blueprint
 from alembert.infer.task_model import TaskModel
 from alembert.nn.batch import Batch
 from alembert.nn.config import preset
+from alembert.settings import read_layers
 from alembert.tasks.files import read_task
 from alembert.tasks.tag.data import TagSettings
 from alembert.text.tokenizer import Tokenizer
@@ -104,7 +105,7 @@ def test_a_run_keeps_all_its_settings_as_they_were_given(place: Path, tmp_path: 
     job = assignment(place, settings=TagSettings(head="crf", max_length=64))
     finetune(job, tmp_path / "out", SETTINGS)
     kept = tmp_path / "out" / "run" / "settings.toml"
-    settings, tasks = resolve_task_settings(parse_tasks(["tag"]), kept, {})
+    settings, tasks = resolve_task_settings(parse_tasks(["tag"]), read_layers(kept, None, {}))
     assert (settings, tasks["tag"].of_task) == (SETTINGS, job.tasks["tag"].settings)
 
 

@@ -94,7 +94,7 @@ def test_a_head_that_is_there_is_kept(place: Path) -> None:
 
 def test_transformers_opens_the_model_with_equal_logits(made: tuple[Path, FinetuneRunResult]) -> None:
     theirs = transformers.BertForMaskedLM.from_pretrained(made[0]).eval()
-    ours = TaskModel.open(made[0]).engine.shrink
+    ours = TaskModel.open(made[0]).engine.model
     ids = torch.tensor([[2, 9, 8, 7, 3]])
     with torch.inference_mode():
         found = ours(Batch.padded(ids), ["masked_lm"])["masked_lm"]

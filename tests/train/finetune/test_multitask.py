@@ -252,7 +252,7 @@ def test_a_model_of_several_tasks_can_go_on_learning_one_of_them(
     done: tuple[Path, FinetuneRunResult], place: Path, tmp_path: Path
 ) -> None:
     """A head with the same name and labels begins as it was; with a rate of nothing it stays so."""
-    settings = replace(SETTINGS, optimiser=OptimiserSettings(rate=1e-12), saving=SavingSettings())
+    settings = replace(SETTINGS, optimiser=OptimiserSettings(learning_rate=1e-12), saving=SavingSettings())
     job = FinetuneJob(model=str(done[0]), tasks={"topic": subject(place, "classify")})
     finetune(job, tmp_path / "more", settings)
     before, after = weights_of(done[0]), weights_of(tmp_path / "more")
@@ -285,7 +285,7 @@ def test_texts_that_one_task_is_judged_by_and_another_trained_on_are_told(place:
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: MultiTaskSettings(temperature=0.5), "`temperature` of .several. is 0.5"),
+        (lambda: MultiTaskSettings(temperature=0.5), "`temperature` of .multitask. is 0.5"),
         (lambda: MaskedLMSettings(weight=-1), "`weight` of .masked_lm. is -1"),
         (lambda: MaskedLMSettings(rate=0), "`rate` of .masked_lm. is 0"),
         (lambda: FinetuneJob(model="m", tasks={}), "no task to learn"),

@@ -57,7 +57,7 @@ def test_a_new_model_fits_its_vocabulary_and_its_objectives(home: Path, start: P
 
 
 def test_a_new_model_is_long_enough_for_its_sequences(home: Path, start: PretrainStart, cache: Path) -> None:
-    settings = replace(SETTINGS, sequences=SequenceSettings(length=128, long_length=600))
+    settings = replace(SETTINGS, sequences=SequenceSettings(max_length=128, long_length=600))
     found = prepare_inputs([home / "corpus"], start, settings, ONE_WORKER, cache)
     assert found.checkpoint.blueprint.config.max_position_embeddings == 600
 

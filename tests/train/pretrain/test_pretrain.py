@@ -313,7 +313,7 @@ def with_weights(**weights: float) -> PretrainSettings:
         ("nothing", BRIEF, "does not exist. Check the path."),
         ("one", with_weights(next_sentence=1.0), "Give more documents, or set next_sentence to 0"),
         ("plain", with_weights(boundaries=1.0), "corpus build --lexicon LABEL=FILE"),
-        ("plain", replace(BRIEF, masks=replace(BRIEF.masks, unit="entity")), "or use --unit word"),
+        ("plain", replace(BRIEF, masks=replace(BRIEF.masks, unit="entity")), "or use --set masks.unit=word"),
     ],
 )
 def test_a_corpus_that_lacks_something_is_refused(
