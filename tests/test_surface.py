@@ -74,9 +74,9 @@ def blocks(page: Path, language: str) -> list[str]:
 
 
 def shortened(arguments: list[str]) -> list[str]:
-    """The same command, whose training ends after a few steps; a length in steps cannot be joined by one in tokens."""
+    """The same command, whose training ends after a few steps."""
     if any(word.startswith("steps=") for word in arguments):
-        return [*arguments, "--set", "steps=2"]
+        return ["steps=2" if word.startswith("steps=") else word for word in arguments]
     return [*arguments, *SHORTER.get(arguments[0], [])]
 
 
