@@ -179,7 +179,7 @@ def prune(subject: TokenizerWithModel, samples: Iterable[TextSample], output: Vo
             smaller.write(draft)
             before, after = subject.checkpoint.parameters, smaller.parameters
             saved = subject.checkpoint.bytes - smaller.bytes
-        _write_report(draft, {"dropped": result.dropped, "proof": asdict(result.proof)})
+        _write_report(draft, {"dropped": result.dropped, "proof": result.proof.to_table()})
         draft.counts.update({"pieces": len(result.kept_ids), "dropped": result.dropped, **result.proof.counts()})
     return VocabPruneResult(result, before, after, saved)
 
@@ -258,7 +258,7 @@ def describe_extension(done: VocabExtendResult) -> dict[str, Any]:
     """Return the terms, the proof and the fit before and after as plain values."""
     return {
         "terms": [asdict(term) for term in done.extension.terms],
-        "proof": asdict(done.extension.proof),
+        "proof": done.extension.proof.to_table(),
         "before": done.before and done.before.as_json(),
         "after": done.after and done.after.as_json(),
     }

@@ -8,8 +8,9 @@ many words in one text, since a word begins at every piece without `##`; where t
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,6 +86,11 @@ class SegmentationComparison:
     occurrences: int
     examples: tuple[SegmentationChange, ...] = field(default=())
     """The most frequent of the changed words."""
+
+    def to_table(self) -> dict[str, Any]:
+        """Return plain values, with the keys that `vocabulary.json` has."""
+        table = asdict(self)
+        return {"begun": table.pop("changed_at_start"), **table}
 
     def counts(self) -> dict[str, int]:
         """Return the numbers for a manifest."""
