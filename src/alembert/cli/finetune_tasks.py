@@ -41,12 +41,12 @@ class TaskArguments:
 
     @property
     def names(self) -> list[str]:
-        return [wish.name for wish in self.tasks]
+        return [task.name for task in self.tasks]
 
     @property
     def kinds(self) -> dict[str, str]:
         """The kind of each task by its name."""
-        return {wish.name: wish.kind for wish in self.tasks}
+        return {task.name: task.kind for task in self.tasks}
 
 
 @dataclass(frozen=True)
@@ -66,11 +66,11 @@ def parse_tasks(words: Sequence[str]) -> TaskArguments:
     {'disease': 'tag', 'classify': 'classify'}
     """
     tasks = tuple(map(_parse_task, words))
-    for wish in tasks:
-        if sum(other.name == wish.name for other in tasks) > 1:
+    for task in tasks:
+        if sum(other.name == task.name for other in tasks) > 1:
             raise BadSetting(
-                f"Two tasks are called {wish.name}. Give each a name of its own, as in --task one:{wish.kind}=a.tsv --task "
-                f"two:{wish.kind}=b.tsv; more files of one task are --train {wish.name}=FILE."
+                f"Two tasks are called {task.name}. Give each a name of its own, as in --task one:{task.kind}=a.tsv --task "
+                f"two:{task.kind}=b.tsv; more files of one task are --train {task.name}=FILE."
             )
     return TaskArguments(tasks)
 
@@ -89,25 +89,28 @@ def _parse_task(word: str) -> TaskArgument:
 
 
 def build_data(
-    wishes: TaskArguments, files: FileArguments, settings: Mapping[str, TaskRunSettings]
+    task_arguments: TaskArguments, files: FileArguments, settings: Mapping[str, TaskRunSettings]
 ) -> dict[str, DataFiles]:
     """Return the files of each task."""
-    return {wish.name: _build_task_data(wishes, wish, files, settings[wish.name].reading) for wish in wishes.tasks}
+    return {
+        task.name: _build_task_data(task_arguments, task, files, settings[task.name].reading)
+        for task in task_arguments.tasks
+    }
 
 
 def _build_task_data(
-    wishes: TaskArguments, wish: TaskArgument, files: FileArguments, reading: ReadOptions
+    task_arguments: TaskArguments, task: TaskArgument, files: FileArguments, reading: ReadOptions
 ) -> DataFiles:
     from alembert.train.finetune.data import DataFiles
 
-    first = [wish.file] if wish.file else []
-    train = fetch_to_temporary_folder([*first, *_files_of_task(wishes, wish, "--train", files.train)])
-    dev = fetch_to_temporary_folder(_files_of_task(wishes, wish, "--dev", files.dev))
-    whole = fetch_to_temporary_folder(_files_of_task(wishes, wish, "--data", files.whole))
+    first = [task.file] if task.file else []
+    train = fetch_to_temporary_folder([*first, *_files_of_task(task_arguments, task, "--train", files.train)])
+    dev = fetch_to_temporary_folder(_files_of_task(task_arguments, task, "--dev", files.dev))
+    whole = fetch_to_temporary_folder(_files_of_task(task_arguments, task, "--data", files.whole))
     if not (train or whole):
         raise BadSetting(
-            f"The task {wish.name} has no files to learn from. Give them: --train {wish.name}=FILE, or --data "
-            f"{wish.name}=FILE, which is divided by run.split."
+            f"The task {task.name} has no files to learn from. Give them: --train {task.name}=FILE, or --data "
+            f"{task.name}=FILE, which is divided by run.split."
         )
     return DataFiles(
         train=tuple(train),
@@ -118,19 +121,19 @@ def _build_task_data(
     )
 
 
-def _files_of_task(wishes: TaskArguments, wish: TaskArgument, flag: str, words: Sequence[str]) -> list[str]:
+def _files_of_task(task_arguments: TaskArguments, task: TaskArgument, flag: str, words: Sequence[str]) -> list[str]:
     """Choose the files of a task among those of a flag; those without a name are of an only task."""
     found = []
     for word in words:
         name, _, file = word.partition("=")
-        if name in wishes.names and file:
-            found += [file] if name == wish.name else []
-        elif len(wishes.tasks) == 1:
+        if name in task_arguments.names and file:
+            found += [file] if name == task.name else []
+        elif len(task_arguments.tasks) == 1:
             found.append(word)
         else:
             raise BadSetting(
-                f"{flag} is {word!r}; with several tasks say whose file it is, as in {flag} {wish.name}=FILE. "
-                f"The tasks are {', '.join(wishes.names)}."
+                f"{flag} is {word!r}; with several tasks say whose file it is, as in {flag} {task.name}=FILE. "
+                f"The tasks are {', '.join(task_arguments.names)}."
             )
     return found
 
@@ -138,6 +141,8 @@ def _files_of_task(wishes: TaskArguments, wish: TaskArgument, flag: str, words: 
 # -- settings
 
 
-def resolve_task_settings(wishes: TaskArguments, layers: Layers) -> tuple[FinetuneSettings, dict[str, TaskRunSettings]]:
+def resolve_task_settings(
+    task_arguments: TaskArguments, layers: Layers
+) -> tuple[FinetuneSettings, dict[str, TaskRunSettings]]:
     """Change the defaults by layers, the last one wins; return the settings of each task apart."""
-    return resolve_settings(wishes.kinds, layers)
+    return resolve_settings(task_arguments.kinds, layers)
