@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from alembert.data.token_features import TokenFeatures
 from alembert.errors import BadSetting
 
 
@@ -177,6 +178,8 @@ class Row:
     segments: IntArray | None = None
     prefix: int | None = None
     """For prefix attention: how many tokens at the beginning see each other both ways."""
+    features: TokenFeatures | None = None
+    """What the model reads of each token beside its piece; none: nothing."""
 
     @property
     def length(self) -> int:

@@ -59,6 +59,17 @@ def with_dropout(checkpoint: Checkpoint, hidden: float | None, attention: float 
     return with_heads(checkpoint, checkpoint.blueprint.heads, config=config)
 
 
+def with_token_features(checkpoint: Checkpoint, rows: int | None) -> Checkpoint:
+    """Return a checkpoint that reads so many features of tokens; those that it did not read before begin as zeros."""
+    old = checkpoint.blueprint.config
+    if rows == old.token_features:
+        return checkpoint
+    bare = replace(old, token_features=None)
+    heads = checkpoint.blueprint.heads
+    without = checkpoint if old.token_features is None else with_heads(checkpoint, heads, config=bare)
+    return with_heads(without, heads, config=replace(bare, token_features=rows))
+
+
 def find_fresh_heads(checkpoint: Checkpoint, heads: Mapping[str, HeadSpec]) -> tuple[str, ...]:
     """Name the heads that the checkpoint does not have, or has of another shape or reading other states."""
     old = checkpoint.blueprint.heads

@@ -9,7 +9,7 @@ on single tokens and does not know the difference.
 Document numbers are always the caller's: packing sorts documents by length inside, and hides it.
 """
 
-# N tokens of the batch, B documents, T tokens of a document, D width
+# N tokens of the batch, B documents, T tokens of a document, D width, F features of a token
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -59,6 +59,8 @@ class Batch:
     groups: tuple[DocumentGroup, ...]
     prefixes: tuple[int, ...] | None = None
     """For prefix attention: how many tokens of each document see each other both ways."""
+    features_NF: Tensor | None = None
+    """Rows of the embedding of features that belong to each token; none: the pieces are all that is read."""
 
     @classmethod
     def padded(
@@ -67,6 +69,7 @@ class Batch:
         mask_BT: Tensor | None = None,
         segments_BT: Tensor | None = None,
         *,
+        features_BTF: Tensor | None = None,
         prefixes: Sequence[int] | None = None,
     ) -> Batch:
         """Take the usual rectangle of ids, with a mask that is 1 at real tokens and 0 at the padding after them."""
@@ -75,6 +78,8 @@ class Batch:
         for other in (mask_BT, segments_BT):
             if other is not None and other.shape != ids_BT.shape:
                 raise BadInput(f"Ids have the shape {list(ids_BT.shape)}, mask or segments {list(other.shape)}.")
+        if features_BTF is not None and (features_BTF.dim() != 3 or features_BTF.shape[:2] != ids_BT.shape):
+            raise BadInput(f"Ids have the shape {list(ids_BT.shape)}, features {list(features_BTF.shape)}.")
         rows, length = ids_BT.shape
         real_BT = torch.ones_like(ids_BT, dtype=torch.bool) if mask_BT is None else mask_BT.bool()
         lengths = _lengths_of(real_BT)
@@ -89,6 +94,7 @@ class Batch:
             lengths=lengths,
             groups=(group,),
             prefixes=_check_prefixes(prefixes, lengths),
+            features_NF=None if features_BTF is None else features_BTF.flatten(0, 1),
         )
 
     @classmethod
@@ -97,6 +103,7 @@ class Batch:
         ids: TokenRows,
         segments: TokenRows | None = None,
         *,
+        features: Sequence[npt.NDArray[np.integer[Any]]] | None = None,
         prefixes: Sequence[int] | None = None,
     ) -> Batch:
         """Lay documents end to end without padding, those of equal length side by side.
@@ -112,6 +119,8 @@ class Batch:
             raise BadInput("A batch needs at least one document, each with at least one token.")
         if segments is not None and lengths != tuple(len(row) for row in segments):
             raise BadInput("Segments need one number a token: the same documents, each of the same length as its ids.")
+        if features is not None and lengths != tuple(len(row) for row in features):
+            raise BadInput("Features need one line a token: the same documents, each of the same length as its ids.")
         order = sorted(range(len(ids)), key=lengths.__getitem__)
         ids_N = _flat(ids, order)
         return cls(
@@ -122,6 +131,7 @@ class Batch:
             lengths=lengths,
             groups=_groups_of_equal_length(lengths, order),
             prefixes=_check_prefixes(prefixes, lengths),
+            features_NF=None if features is None else _stack(features, order),
         )
 
     @classmethod
@@ -159,6 +169,7 @@ class Batch:
             segments_N=self.segments_N.to(device),
             positions_N=self.positions_N.to(device),
             starts_B=self.starts_B.to(device),
+            features_NF=None if self.features_NF is None else self.features_NF.to(device),
             groups=tuple(
                 replace(group, mask_BT=None if group.mask_BT is None else group.mask_BT.to(device))
                 for group in self.groups
@@ -171,6 +182,13 @@ def _flat(rows: TokenRows, order: list[int]) -> Tensor:
     if flat.dtype.kind == "u":  # torch computes with few unsigned types
         flat = flat.astype(np.int64)
     return _whole_numbers(torch.from_numpy(flat))
+
+
+def _stack(features: Sequence[npt.NDArray[np.integer[Any]]], order: list[int]) -> Tensor:
+    lines = np.concatenate([features[document] for document in order])
+    if lines.ndim != 2 or lines.dtype.kind not in "iu":
+        raise BadInput("Features are whole numbers, the same number of them for each token.")
+    return torch.from_numpy(lines.astype(np.int64))
 
 
 def _whole_numbers(values: Tensor) -> Tensor:

@@ -31,6 +31,7 @@ MAX_SIZES: Final = {
     "type_vocab_size": 1_024,
     "num_hidden_groups": 1_000,
     "inner_group_num": 100,
+    "token_features": 1_000_000,
 }
 
 
@@ -74,6 +75,8 @@ class EncoderConfig:
     """Groups of layers that share their weights (ALBERT); none: each layer has its own."""
     inner_group_num: int = 1
     """Layers applied in turn inside one group (ALBERT)."""
+    token_features: int | None = None
+    """Rows of the embedding of token features, which the model reads beside the pieces; none: it reads pieces alone."""
 
     def __post_init__(self) -> None:
         self._check_sizes()
@@ -126,7 +129,7 @@ class EncoderConfig:
     def _check_sizes(self) -> None:
         for name, largest in MAX_SIZES.items():
             value = getattr(self, name)
-            if value is None and name in ("embedding_size", "num_hidden_groups"):
+            if value is None and name in ("embedding_size", "num_hidden_groups", "token_features"):
                 continue
             if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= largest:
                 raise BadSetting(f"`{name}` is {value!r}; expected a whole number from 1 to {largest:,}.")

@@ -83,14 +83,32 @@ ACTIVATION_FUNCTIONS: Final[dict[str, Callable[[Tensor], Tensor]]] = {
 }
 
 
+class FeatureEmbedding(nn.Module):
+    """The sum of a vector for each feature of a token.
+
+    New ones are zeros: a gate that is closed until training opens it, so that a model begins as it was without features.
+    """
+
+    def __init__(self, rows: int, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(rows, width))
+
+    def forward(self, features_NF: Tensor) -> Tensor:
+        return functional.embedding(features_NF, self.weight).sum(1)
+
+
 class Embeddings(nn.Module):
-    """Token, segment and (if learned) position embeddings, normalised, widened to `hidden_size` if narrower."""
+    """Token, segment and (if learned) position embeddings, normalised, widened to `hidden_size` if narrower.
+
+    A batch may leave the features of its tokens out, or have features that a model without them does not read.
+    """
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         width = config.embedding_width
         self.token = nn.Embedding(config.vocab_size, width)
         self.segment = nn.Embedding(config.type_vocab_size, width)
+        self.features = None if config.token_features is None else FeatureEmbedding(config.token_features, width)
         learned = config.position_embedding_type == "absolute"
         self.position = nn.Embedding(config.max_position_embeddings, width) if learned else None
         self.sinusoidal = config.position_embedding_type == "sinusoidal"
@@ -105,6 +123,8 @@ class Embeddings(nn.Module):
     def finish(self, tokens_NE: Tensor, batch: Batch, noise: DropoutSeed | None = None) -> Tensor:
         """Turn token embeddings, possibly perturbed or mixed by the caller, into the encoder's input."""
         states_NE = tokens_NE + self.segment(batch.segments_N)
+        if self.features is not None and batch.features_NF is not None:
+            states_NE = states_NE + self.features(batch.features_NF)
         if self.position is not None:
             states_NE = states_NE + self.position(batch.positions_N)
         elif self.sinusoidal:
@@ -248,6 +268,8 @@ class Encoder(nn.Module):
         if batch.ids_N.device.type == "cpu" and not torch.compiler.is_compiling():
             _check_range("token ids", batch.ids_N, self.config.vocab_size)
             _check_range("segments", batch.segments_N, self.config.type_vocab_size)
+            if self.config.token_features is not None and batch.features_NF is not None:
+                _check_range("features", batch.features_NF, self.config.token_features)
 
 
 def _check_range(what: str, values_N: Tensor, rows: int) -> None:

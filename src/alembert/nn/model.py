@@ -15,7 +15,7 @@ from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig
 from alembert.nn.crf import Crf
 from alembert.nn.dropout import HEADS, DropoutSeed
-from alembert.nn.encoder import Encoder, LayerMean
+from alembert.nn.encoder import Encoder, FeatureEmbedding, LayerMean
 from alembert.nn.heads import (
     HeadInputs,
     HeadSpec,
@@ -131,14 +131,14 @@ class Model(nn.Module):
 def initialise(module: nn.Module, std: float, generator: torch.Generator | None = None) -> None:
     """Draw new weights as BERT does: a normal cut off at two deviations, biases zero, layer norms one.
 
-    A CRF begins with zeros: every move is as good as any other.
+    A CRF begins with zeros: every move is as good as any other. So does the embedding of features.
     """
     for part in module.modules():
         if isinstance(part, nn.Linear | nn.Embedding):
             nn.init.trunc_normal_(part.weight, std=std, a=-2 * std, b=2 * std, generator=generator)
         if isinstance(part, nn.LayerNorm):
             nn.init.ones_(part.weight)
-        if isinstance(part, Crf):
+        if isinstance(part, Crf | FeatureEmbedding):
             for weight in part.parameters():
                 nn.init.zeros_(weight)
         bias = getattr(part, "bias", None)

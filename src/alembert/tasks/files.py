@@ -106,7 +106,7 @@ class SavedTask:
                 f"{', '.join(TASKS)} in format {TASK_FORMAT}."
             )
         try:
-            return get_task_class(kind).from_table(self.table)
+            return get_task_class(kind).from_table(self.table).load_extra_files(self.folder, self.table)
         except MALFORMED_ERRORS as wrong:
             reason = f" ({wrong})" if isinstance(wrong, ValueError) else ""
             raise BadFile(f"{file} is damaged: it does not describe a {kind} task{reason}. Restore the file.") from None

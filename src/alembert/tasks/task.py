@@ -206,6 +206,11 @@ class Task(ABC, Generic[E, P]):
         return {}
 
     @property
+    def token_features(self) -> int | None:
+        """Rows of the embedding of features that the model reads beside its pieces; none: it reads none."""
+        return None
+
+    @property
     def attention_pattern(self) -> str | None:
         """Which tokens see each other, if it is not what the model was made with."""
         return None
@@ -368,6 +373,10 @@ class Task(ABC, Generic[E, P]):
     def extra_files(self) -> Mapping[str, bytes]:
         """Return files that other programs look for beside the weights: path in the folder -> content."""
         return {}
+
+    def load_extra_files(self, folder: Path, table: Mapping[str, Any]) -> Task[E, P]:
+        """Take along what files of the model's folder hold beside its table."""
+        return self
 
 
 AnyTask = Task[Any, Any]

@@ -14,6 +14,8 @@ from alembert.nn.config import EncoderConfig, suggest
 from alembert.nn.heads import HeadSpec
 
 _FORMAT_KEYS: Final = ("model_type", "architectures", "heads", "pooler", "labels", "dtype", EXTRA_KEY)
+_OPTIONAL: Final = ("token_features",)
+"""Keys that are written if they have a value, so that models without them are written as before."""
 
 
 class NativeFormat:
@@ -40,8 +42,9 @@ class NativeFormat:
             )
 
     def write_config(self, blueprint: Blueprint) -> dict[str, Any]:
+        config = {name: value for name, value in asdict(blueprint.config).items() if name not in _OPTIONAL or value}
         return {
-            **asdict(blueprint.config),
+            **config,
             "model_type": self.model_type,
             "architectures": ["AlembertModel"],
             "heads": {name: asdict(spec) for name, spec in blueprint.heads.items()},

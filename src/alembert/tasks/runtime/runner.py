@@ -49,7 +49,7 @@ class HeadRunner(ABC):
         return [[next(left) for _ in example.rows] for example in encoded]
 
 
-_RowKey = tuple[bytes, bytes, int | None, str | None]
+_RowKey = tuple[bytes, bytes, bytes, int | None, str | None]
 
 
 @dataclass(eq=False)
@@ -97,7 +97,8 @@ def _compute(distinct: Iterable[_DistinctRow]) -> None:
 
 def _row_key(runner: HeadRunner, row: Row) -> _RowKey:
     segments = b"" if row.segments is None or not row.segments.any() else row.segments.tobytes()
-    return row.ids.tobytes(), segments, row.prefix, runner.attention
+    features = b"" if row.features is None else row.features.rows_TF.tobytes()
+    return row.ids.tobytes(), segments, features, row.prefix, runner.attention
 
 
 def _pick_outputs(runner: HeadRunner, row: Row, distinct: Mapping[_RowKey, _DistinctRow]) -> Outputs:

@@ -91,7 +91,13 @@ def collate_rows(rows: Sequence[Row], example_of_row: Sequence[int], count: int 
     """Pack rows into a batch, and say where their answers stand in it; `count` is the number of places if not given."""
     segments = [np.zeros_like(row.ids) if row.segments is None else row.segments for row in rows]
     prefixes = [row.length if row.prefix is None else row.prefix for row in rows]
-    batch = Batch.packed([row.ids for row in rows], segments, prefixes=prefixes if _has_prefixes(rows) else None)
+    features = [row.features.rows_TF for row in rows if row.features is not None]
+    batch = Batch.packed(
+        [row.ids for row in rows],
+        segments,
+        features=features or None,
+        prefixes=prefixes if _has_prefixes(rows) else None,
+    )
     starts = batch.starts_B.tolist()
     places = np.concatenate([row.positions + start for row, start in zip(rows, starts, strict=True)])
     labels = [row.labels for row in rows if row.labels is not None]

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, get_args
 from alembert.corpus import readers
 from alembert.corpus.document import Document
 from alembert.corpus.readers.contract import ReadOptions
-from alembert.errors import BadFile
+from alembert.errors import BadFile, BadSetting
 from alembert.tasks.example import Coverage, Example, TaskPrediction
 from alembert.tasks.metrics import spans
 from alembert.tasks.rewriting import (
@@ -50,11 +50,22 @@ class TagSettings:
     partial: Literal["auto", "off"] = "auto"
     """auto: a type that never occurs in a training file of 100 documents or more, and is frequent in others, counts as
     unknown there; off: it counts as absent. What `types` under [read] says comes first."""
+    case: bool = False
+    """Read letter case and shape of words beside their pieces, for models with an uncased vocabulary too."""
+    lexicons: tuple[str, ...] = ()
+    """Files of terms, each as LABEL=FILE, whose matches the model reads; a label may have several files."""
+    lexicon_dropout: float = 0.1
+    """Share of the matches that training drops, so that the model does not lean on them."""
+    known_lexicon_dropout: float = 0.5
+    """The same for matches that are entities somewhere in the training data, which the model learns by heart."""
 
     def __post_init__(self) -> None:
         choices = {"head": get_args(TagHead), "scheme": get_args(SchemeName), "partial": ("auto", "off")}
         check_choices(self, choices)
         check_windows(self.max_length, self.shared)
+        for name in ("lexicon_dropout", "known_lexicon_dropout"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise BadSetting(f"`{name}` is {getattr(self, name)}; expected a share from 0 to 1.")
 
     @property
     def shared(self) -> int:

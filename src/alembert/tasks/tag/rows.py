@@ -3,13 +3,15 @@
 # W words, C tags, K entities
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from alembert.data.token_features import TokenFeatures
 from alembert.data.windows import Row, Window, compute_windows
 from alembert.tasks.example import Coverage, EncodedExample
 from alembert.tasks.tag.data import TagExample, TagSettings
@@ -23,6 +25,7 @@ from alembert.tasks.tag.tags import (
     to_word_ranges,
 )
 from alembert.text.sentences import split_sentences
+from alembert.text.surface import PieceOffsets, SurfaceFeatures, SurfaceRows
 from alembert.text.tokenizer import Encoding, Tokenizer
 
 UNANNOTATED_TYPE: Final = -1
@@ -73,6 +76,11 @@ def build_allowed_tags(
     return allowed_WC
 
 
+def _piece_offsets(encoding: Encoding) -> PieceOffsets:
+    offsets_N2 = np.asarray(encoding.offsets, np.int64).reshape(-1, 2)
+    return PieceOffsets(offsets_N2[:, 0], offsets_N2[:, 1], np.asarray(encoding.word_ids, np.int64))
+
+
 @dataclass(frozen=True, eq=False)
 class TagRowBuilder:
     """How documents become rows."""
@@ -85,13 +93,21 @@ class TagRowBuilder:
     """Tokens of a window at most, without special ones."""
     allows_several: bool
     """Whether the right answer for some words is one of several tags."""
+    surface: SurfaceFeatures | None = None
+    """What is read beside the pieces."""
+    mentions: frozenset[str] = frozenset()
+    """Entities of the training data in lower case, if matches are dropped by it; empty: none is."""
 
     def encode(self, examples: Sequence[TagExample]) -> list[EncodedExample]:
         """Encode documents; their texts go through the tokenizer at once."""
         encodings = self.tokenizer.encode_batch([example.text for example in examples], add_special_tokens=False)
-        return [self._encode(*pair) for pair in zip(examples, encodings, strict=True)]
+        surfaces: Iterable[SurfaceRows | None] = repeat(None)
+        if self.surface is not None:
+            offsets = map(_piece_offsets, encodings)
+            surfaces = self.surface.compute([example.text for example in examples], offsets)
+        return [self._encode(*parts) for parts in zip(examples, encodings, surfaces, strict=False)]
 
-    def _encode(self, example: TagExample, encoding: Encoding) -> EncodedExample:
+    def _encode(self, example: TagExample, encoding: Encoding, surface: SurfaceRows | None) -> EncodedExample:
         words = find_words(encoding)
         ids = np.asarray(encoding.ids, np.int64)
         windows = cut_document(example, words, len(ids), self.limit, min(self.settings.shared, self.limit // 2))
@@ -105,7 +121,8 @@ class TagRowBuilder:
             inside = np.concatenate(([self.tokenizer.cls_id], ids[window.start : window.end], [self.tokenizer.sep_id]))
             positions = words.pieces_W[begin:end] - window.start + 1
             labels = None if ranges is None else self._labels(ranges, begin, end, len(words), example.types)
-            rows.append(Row(ids=inside, positions=positions, labels=labels))
+            features = None if surface is None else self._features(surface, window)
+            rows.append(Row(ids=inside, positions=positions, labels=labels, features=features))
             first.append(begin)
             own.append((owned[0], owned[1]))
         coverage = Coverage(
@@ -119,6 +136,20 @@ class TagRowBuilder:
             unreachable=lost + len(example.discontinuous),
         )
         return EncodedExample(tuple(rows), coverage, TagLayout(words, tuple(first), tuple(own)))
+
+    def _features(self, surface: SurfaceRows, window: Window) -> TokenFeatures:
+        """Return the features of a window, between those of the special tokens."""
+        assert self.surface is not None
+        nothing_F = self.surface.nothing_F
+        rows_TF = np.vstack([nothing_F, surface.rows_NF[window.start : window.end], nothing_F])
+        if not self.mentions:
+            return TokenFeatures(rows_TF, nothing_F)
+        inside_K = (surface.matches_K3[:, 1] > window.start) & (surface.matches_K3[:, 0] < window.end)
+        matches_K3 = surface.matches_K3[inside_K]
+        matches_K3[:, :2] = (matches_K3[:, :2] - window.start).clip(0, window.end - window.start) + 1
+        rates = (self.settings.lexicon_dropout, self.settings.known_lexicon_dropout)
+        dropout = [rates[surface.surfaces[k].lower() in self.mentions] for k in np.flatnonzero(inside_K)]
+        return TokenFeatures(rows_TF, nothing_F, matches_K3, np.array(dropout, np.float32))
 
     def _reachable(self, example: TagExample, words: WordOffsets) -> tuple[list[LabelledSpan] | None, int]:
         if example.entities is None:

@@ -9,7 +9,7 @@ one window in which it stands far from the borders, in training, evaluation and 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -46,10 +46,12 @@ from alembert.tasks.tag.decode import (
     to_entities,
     with_probabilities,
 )
+from alembert.tasks.tag.features import TagLexicons
 from alembert.tasks.tag.rows import TagRowBuilder
 from alembert.tasks.tag.tags import OUTSIDE, TagScheme, from_tags, tag_names
 from alembert.tasks.tag.types import apply_declared_types, check_declared_types, infer_types
 from alembert.tasks.task import LossUnit, SampleMetric, Task, TaskScores
+from alembert.text.surface import SurfaceFeatures
 from alembert.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -83,6 +85,12 @@ class TagTask(Task[TagExample, TagPrediction]):
     crf_decoder: CrfDecoder | None = None
     output_names: tuple[str, ...] = ()
     """Names of the head's outputs, if the head was trained elsewhere; empty: the tags of the scheme."""
+    lexicons: TagLexicons = field(default_factory=TagLexicons)
+    """Terms whose matches the model reads."""
+    mentions: frozenset[str] = frozenset()
+    """Entities of the training data in lower case, while it is learnt."""
+    is_training: bool = False
+    """Whether matches of lexicons are dropped at random."""
 
     # -- reading
 
@@ -122,7 +130,11 @@ class TagTask(Task[TagExample, TagPrediction]):
             )
         types = tuple(sorted(counts))
         partial = any(example.types is not None and example.types < counts.keys() for example in examples)
-        return cls(types, settings, partial)
+        lexicons = TagLexicons.read(settings.lexicons)
+        mentions = frozenset(
+            example.text[start:end].lower() for example in examples for start, end, _ in example.entities or ()
+        )
+        return cls(types, settings, partial, lexicons=lexicons, mentions=mentions)
 
     def describe(self) -> list[str]:
         many = "type" if len(self.types) == 1 else "types"
@@ -136,6 +148,11 @@ class TagTask(Task[TagExample, TagPrediction]):
             sentences.append(
                 "not all training examples annotate all types: where a type is not annotated, it counts as unknown"
             )
+        if self.settings.case:
+            sentences.append("letter case and shape of words are read beside the pieces")
+        for label, terms in self.lexicons.terms.items():
+            sentences.append(f"matches of the lexicon {label} are read beside the pieces: {len(terms):,} terms")
+        sentences += self.lexicons.warnings
         return sentences
 
     def check(self, examples: Sequence[TagExample]) -> None:
@@ -192,9 +209,26 @@ class TagTask(Task[TagExample, TagPrediction]):
 
         return HeadSpec(kind=HEAD_KINDS[self.settings.head], outputs=len(self.labels))
 
+    @cached_property
+    def surface(self) -> SurfaceFeatures | None:
+        """What the model reads beside the pieces."""
+        if not (self.settings.case or self.lexicons.terms):
+            return None
+        return SurfaceFeatures(self.settings.case, self.lexicons.gazetteers)
+
+    @property
+    def token_features(self) -> int | None:
+        return None if self.surface is None else self.surface.rows
+
+    def for_training(self) -> TagTask:
+        return replace(self, is_training=True)
+
     def encode(self, examples: Sequence[TagExample], tokenizer: Tokenizer, longest: int) -> list[EncodedExample]:
         limit = min(self.settings.max_length, longest) - 2
-        builder = TagRowBuilder(self.settings, self.types, self.tags, tokenizer, limit, self._allows_several)
+        mentions = self.mentions if self.is_training else frozenset()
+        builder = TagRowBuilder(
+            self.settings, self.types, self.tags, tokenizer, limit, self._allows_several, self.surface, mentions
+        )
         return builder.encode(examples)
 
     # -- loss
@@ -331,11 +365,18 @@ class TagTask(Task[TagExample, TagPrediction]):
     def to_table(self) -> dict[str, Any]:
         return {
             "types": list(self.types),
-            "settings": asdict(self.settings),
+            "settings": {**asdict(self.settings), "lexicons": []},
             "partial": self.partial,
             "temperature": self.temperature,
             **({"names": list(self.output_names)} if self.output_names else {}),
+            **({"lexicons": self.lexicons.to_table()} if self.lexicons.terms else {}),
         }
+
+    def extra_files(self) -> Mapping[str, bytes]:
+        return self.lexicons.files()
+
+    def load_extra_files(self, folder: Path, table: Mapping[str, Any]) -> TagTask:
+        return replace(self, lexicons=TagLexicons.load(folder, table.get("lexicons", ())))
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> TagTask:

@@ -25,6 +25,7 @@ from alembert.data.example_sampler import (
     MultiTaskSampler,
 )
 from alembert.data.feed import Cursor
+from alembert.data.order import stable_hash
 from alembert.data.windows import Row
 from alembert.nn.dropout import DropoutSeed
 from alembert.nn.heads import find_required_tokens
@@ -86,7 +87,12 @@ class TaskObjective:
         return self.feed.take(cursor, 1 if self.task.loss_group_size > 1 else count)
 
     def collate(self, portion: ExampleBatchPlan) -> MicroBatch:
-        rows = [(number, row) for number, item in enumerate(portion.indices) for row in self.items[item]]
+        seed = (self.settings.seed, "features", *portion.address)
+        rows = [
+            (number, drop_feature_matches(row, stable_hash(*seed, number)))
+            for number, item in enumerate(portion.indices)
+            for row in self.items[item]
+        ]
         examples = len(portion.indices) if self.task.loss_unit == "examples" else None
         count = len(rows) if self.task.loss_unit == "rows" else examples
         target = collate_rows([row for _, row in rows], [number for number, _ in rows], count)
@@ -136,6 +142,11 @@ class TaskObjective:
         predictions = dict(pair for part in found for pair in part)
         scores = self.task.score(self.dev.examples, [predictions[n] for n in range(len(self.dev.examples))])
         return EvalResult({DEV: dict(scores.measures)}, -scores.selection_score)
+
+
+def drop_feature_matches(row: Row, seed: int) -> Row:
+    """Drop matches of lexicons from a row that is trained on."""
+    return row if row.features is None else replace(row, features=row.features.drop_matches(seed))
 
 
 def group_rows(encoded: Sequence[EncodedExample], *, together: bool) -> list[tuple[Row, ...]]:

@@ -18,7 +18,7 @@ from alembert.artifact import Draft, atomic_write
 from alembert.artifact.json_files import to_json_bytes
 from alembert.errors import BadSetting
 from alembert.files.checkpoint import Checkpoint
-from alembert.files.surgery import with_heads
+from alembert.files.surgery import with_heads, with_token_features
 from alembert.nn.heads import HeadSpec
 from alembert.nn.model import Model
 from alembert.tasks.confidence import build_curve_table, collect_confidences
@@ -58,8 +58,18 @@ def with_task_heads(prepared: PreparedData, seed: int, others: Mapping[str, Head
     """
     heads = {**(others or {}), **{part.head: part.task.head() for part in prepared.tasks}}
     labels = {part.head: part.task.labels for part in prepared.tasks if part.task.labels}
-    checkpoint = with_heads(_without_mismatched_heads(prepared), heads, pooler=False, seed=seed)
+    start = with_token_features(_without_mismatched_heads(prepared), _count_token_features(prepared))
+    checkpoint = with_heads(start, heads, pooler=False, seed=seed)
     return replace(checkpoint, blueprint=replace(checkpoint.blueprint, labels=labels))
+
+
+def _count_token_features(prepared: PreparedData) -> int | None:
+    counts = {part.task.token_features for part in prepared.tasks} - {None}
+    if len(counts) > 1:
+        raise BadSetting(
+            "The tasks read different features beside the pieces (letter case, lexicons). Give all of them the same, or none."
+        )
+    return next(iter(counts), None)
 
 
 def _without_mismatched_heads(prepared: PreparedData) -> Checkpoint:
