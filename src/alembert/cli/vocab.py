@@ -122,14 +122,25 @@ def extend(
 
 @app.command("prune", cls=VerbCommand)
 def prune(
-    model: _ModelArgument, corpus: _Sources, *, out: _Out, overwrite: _Overwrite = False, as_json: _Json = False
+    model: _ModelArgument,
+    corpus: _Sources,
+    *,
+    out: _Out,
+    max_pieces: Annotated[
+        int | None,
+        typer.Option(
+            "--max-pieces", min=1, help="Keep only the most frequent pieces; rare words are split into smaller ones."
+        ),
+    ] = None,
+    overwrite: _Overwrite = False,
+    as_json: _Json = False,
 ) -> None:
     """Drop the pieces that a corpus does not use, with their rows of the model."""
 
     samples, subject = _samples(corpus, []), vocab.open_tokenizer_with_model(model)
     output = _output(out, [*_local(model), *corpus], [], None, overwrite=overwrite)
     with _show_reading(samples):
-        done = vocab.prune(subject, samples, output)
+        done = vocab.prune(subject, samples, output, max_pieces)
     _print_result(_pruned_lines(done), _pruned_json(done), as_json)
     _finish(samples)
 

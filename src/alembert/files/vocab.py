@@ -165,10 +165,13 @@ def extend(
     return done
 
 
-def prune(subject: TokenizerWithModel, samples: Iterable[TextSample], output: VocabOutput) -> VocabPruneResult:
-    """Drop the pieces that the corpus does not use and write the result."""
-    with _draft(output, subject.kind, {"verb": "vocab prune"}) as draft:
-        result = pruning.prune(subject.tokenizer, count_corpus_words(samples, subject.splitter))
+def prune(
+    subject: TokenizerWithModel, samples: Iterable[TextSample], output: VocabOutput, max_pieces: int | None = None
+) -> VocabPruneResult:
+    """Drop the pieces that the corpus does not use, or all but its most frequent ones, and write the result."""
+    config = {"verb": "vocab prune"} if max_pieces is None else {"verb": "vocab prune", "max_pieces": max_pieces}
+    with _draft(output, subject.kind, config) as draft:
+        result = pruning.prune(subject.tokenizer, count_corpus_words(samples, subject.splitter), max_pieces)
         before = after = saved = 0
         if subject.checkpoint is None:
             result.tokenizer.save(draft.path)

@@ -21,9 +21,9 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 
 import numpy as np
 
@@ -211,13 +211,20 @@ class Pruning:
     proof: SegmentationComparison
 
 
-def prune(tokenizer: Tokenizer, word_counts: WordCounts) -> Pruning:
-    """Remove the pieces that the corpus does not use."""
+def prune(tokenizer: Tokenizer, word_counts: WordCounts, max_pieces: int | None = None) -> Pruning:
+    """Remove the pieces that the corpus does not use; with `max_pieces`, all but the most frequent ones too.
+
+    Words of rare pieces are then segmented into smaller ones, which the comparison counts.
+    """
     if not word_counts.words:
         raise BadInput("The corpus has no words, so every piece would be dropped. Give a corpus with text.")
     words = list(word_counts.words)
     before = segment_words(tokenizer, words)
-    kept_ids = sorted({*_protected_ids(tokenizer), *before.ids.tolist(), *_first_pieces_of_unknown(tokenizer, before)})
+    if max_pieces is None:
+        kept = {*_protected_ids(tokenizer), *before.ids.tolist(), *_first_pieces_of_unknown(tokenizer, before)}
+    else:
+        kept = _most_frequent_ids(tokenizer, before, list(word_counts.words.values()), max_pieces)
+    kept_ids = sorted(kept)
     smaller = _keep_only(tokenizer, kept_ids)
     new_ids: Int64Array = np.full(tokenizer.vocab_size, -1, dtype=np.int64)
     new_ids[kept_ids] = np.arange(len(kept_ids))
@@ -226,11 +233,30 @@ def prune(tokenizer: Tokenizer, word_counts: WordCounts) -> Pruning:
     return Pruning(smaller, tuple(kept_ids), tokenizer.vocab_size - len(kept_ids), proof)
 
 
-def _protected_ids(tokenizer: Tokenizer) -> Iterator[int]:
+def _protected_ids(tokenizer: Tokenizer, characters: Container[str] | None = None) -> Iterator[int]:
+    """Yield the ids of special pieces and of single characters (none: of all that the vocabulary has)."""
     named = {token.content for token in tokenizer.parts.added} | set(tokenizer.vocabulary.special.roles().values())
     for number, piece in enumerate(tokenizer.vocabulary):
-        if piece in named or len(piece.removeprefix(CONTINUATION_PREFIX)) == 1:
+        bare = piece.removeprefix(CONTINUATION_PREFIX)
+        if piece in named or (len(bare) == 1 and (characters is None or bare.isascii() or bare in characters)):
             yield number
+
+
+def _most_frequent_ids(
+    tokenizer: Tokenizer, segmentations: Segmentations, counts: Sequence[int], max_pieces: int
+) -> set[int]:
+    """Choose the most frequent pieces beside those without which words of the corpus would become unknown."""
+    kept = set(_protected_ids(tokenizer, set().union(*segmentations.words)))
+    if len(kept) > max_pieces:
+        raise BadSetting(
+            f"The special pieces and the characters of the corpus are {len(kept):,} pieces, and {max_pieces:,} are to be "
+            "kept. Keep more pieces."
+        )
+    weights = np.repeat(counts, segmentations.sizes)
+    frequency = np.bincount(segmentations.ids, weights, minlength=tokenizer.vocab_size)
+    ranked = (number for number in np.argsort(-frequency, kind="stable").tolist() if frequency[number])
+    others = islice((number for number in ranked if number not in kept), max_pieces - len(kept))
+    return kept.union(others)
 
 
 def _first_pieces_of_unknown(tokenizer: Tokenizer, segmentations: Segmentations) -> Iterator[int]:
