@@ -33,15 +33,22 @@ if TYPE_CHECKING:
 
 
 @check_arguments
-def load(*models: StrPath, task: str | None = None, device: str = "auto", pooling: str | None = None) -> Predictor:
+def load(
+    *models: StrPath,
+    task: str | None = None,
+    device: str = "auto",
+    pooling: str | None = None,
+    lexicons: Mapping[str, StrPath] | None = None,
+) -> Predictor:
     """Load models to predict with: Checkpoints, Exports, folders that transformers fine-tuned, or hub:organisation/name.
 
     Several taggers, classifiers and relation models work together in one pass: `alembert.load("work/ner", "work/rel")`.
     `task` chooses one task of a multi-task model. `device` (auto, cpu, cuda) is for Checkpoints, which run in torch; Exports
     run on the CPU. `pooling` (mean or cls) says how `encode` makes a vector of a text, if the model's folder does not.
+    `lexicons` adds terms to the lexicons that a tagger was trained with: `{"Disease": "our-terms.tsv"}`.
     """
     folders = [resolve_model_folder(model) for model in models]
-    return Predictor(*folders, task=task, device=device, pooling=pooling)
+    return Predictor(*folders, task=task, device=device, pooling=pooling, lexicons=_lexicons(lexicons))
 
 
 def resolve_model_folder(model: StrPath, argument: str = "model") -> Path:

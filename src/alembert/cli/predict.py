@@ -65,6 +65,10 @@ def predict(
         bool,
         typer.Option("--next", help="Print the probability that the second of two TEXTs follows the first."),
     ] = False,
+    lexicon: Annotated[
+        list[str] | None,
+        typer.Option(metavar="LABEL=FILE", help="Add terms to a lexicon that the tagger was trained with."),
+    ] = None,
     file: Annotated[
         str | None,
         typer.Option(
@@ -107,7 +111,7 @@ def predict(
     thresholds = {"min_score": min_score, "min_precision": min_precision}
     for_triples = {"pair": pair, "min_triple_score": min_triple_score}
     for_file = {"text": text, "delimiter": delimiter}
-    fine_tuned = {"task": task, "file": file, **thresholds, **for_triples, **for_file}
+    fine_tuned = {"task": task, "file": file, "lexicon": lexicon, **thresholds, **for_triples, **for_file}
     if fill_mask is None:
         _refuse({"top": top}, FILL)
     if generate is None:
@@ -122,10 +126,14 @@ def predict(
         _predict_next(model, texts or [], as_json)
     elif file:
         _refuse(for_triples, "triples")
-        _predict_file(model, file, task, thresholds, for_file, as_json)
+        _predict_file(_open(model, task, thresholds, lexicon), file, for_file, as_json)
     else:
         _refuse(for_file, "--file")
-        _predict_texts(model, texts or [], task, thresholds, for_triples, as_json)
+        _predict_texts(model, texts or [], task, thresholds, for_triples, lexicon, as_json)
+
+
+def _open(model: str, task: str | None, thresholds: dict[str, Any], lexicon: list[str] | None) -> TaskModel:
+    return TaskModel.open(find_model(model), task=task).with_threshold(**thresholds).with_lexicons(lexicon or ())
 
 
 def _refuse_files(texts: Sequence[str], file: str | None) -> None:
@@ -139,18 +147,10 @@ def _refuse_files(texts: Sequence[str], file: str | None) -> None:
         )
 
 
-def _predict_file(
-    model: str,
-    file: str,
-    task: str | None,
-    thresholds: dict[str, Any],
-    for_file: dict[str, Any],
-    as_json: bool,
-) -> None:
+def _predict_file(model: TaskModel, file: str, for_file: dict[str, Any], as_json: bool) -> None:
     options = ReadOptions(text=tuple(for_file["text"] or ()), delimiter=for_file["delimiter"])
     (path,) = fetch_to_temporary_folder([file])
-    opened = TaskModel.open(find_model(model), task=task).with_threshold(**thresholds)
-    predict_file(opened, path, options, as_json)
+    predict_file(model, path, options, as_json)
 
 
 def _predict_texts(
@@ -159,17 +159,17 @@ def _predict_texts(
     task: str | None,
     thresholds: dict[str, Any],
     for_triples: dict[str, Any],
+    lexicon: list[str] | None,
     as_json: bool,
 ) -> None:
     if texts and os.path.isdir(texts[0]):  # noqa: PTH112 (Path.is_dir raises for a text too long for a name)
-        _refuse({"task": task}, "one model of several tasks")
+        _refuse({"task": task, "lexicon": lexicon}, "one model")
         folders = find_model(model), find_model(texts[0])
         triples = TripleModel.open(*folders, _triple_filter(**for_triples)).with_threshold(**thresholds)
         predict_triples(triples, texts[1:], as_json)
     else:
         _refuse(for_triples, "triples")
-        opened = TaskModel.open(find_model(model), task=task).with_threshold(**thresholds)
-        predict_texts(opened, texts, as_json)
+        predict_texts(_open(model, task, thresholds, lexicon), texts, as_json)
 
 
 def _triple_filter(pair: list[str] | None, min_triple_score: float | None) -> TripleFilter:

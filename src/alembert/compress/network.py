@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 FloatArray = npt.NDArray[np.float32]
 Node = Any
 """A value of the graph, in the form that the format has for it."""
-INPUT_NAMES: Final = ("ids", "segments", "lengths", "input_ids", "attention_mask", "token_type_ids")
+INPUT_NAMES: Final = ("ids", "segments", "lengths", "features", "input_ids", "attention_mask", "token_type_ids")
 """Names of inputs in one format or the other, which no output can have."""
 Gelu = Literal["erf", "tanh"]
 GELU: Final[dict[str, Gelu]] = {"gelu": "erf", "gelu_new": "tanh"}
@@ -66,6 +66,9 @@ class Operations(Protocol):
 
     def rows(self, table: Node, numbers: Node) -> Node:
         """Look up rows of a table."""
+
+    def sum_of_features(self, table: Node) -> Node:
+        """Look up the rows of each token's features, an input (B, T, F) of the graph, and add them up."""
 
     def first_rows(self, table: Node) -> Node:
         """Take as many rows of a table of positions as the batch is long."""
@@ -157,6 +160,8 @@ class _Network:
             ops.rows(self._weight(f"{prefix}.token.weight"), ops.ids),
             ops.rows(self._weight(f"{prefix}.segment.weight"), ops.segments),
         )
+        if self.config.token_features is not None:
+            states = ops.add(states, ops.sum_of_features(self._weight(f"{prefix}.features.weight")))
         if self.config.position_embedding_type == "absolute":
             states = ops.add(states, ops.first_rows(self._weight(f"{prefix}.position.weight")))
         elif self.config.position_embedding_type == "sinusoidal":

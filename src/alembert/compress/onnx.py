@@ -32,6 +32,7 @@ from alembert.errors import BadSetting
 from alembert.extras import require
 from alembert.nn.model import Model
 from alembert.tasks.runtime import Outputs
+from alembert.tasks.runtime.export import FEATURES_INPUT
 from alembert.tasks.runtime.graphs import OnnxGraph
 
 # R rows, B documents, T tokens, V vocabulary, C outputs, D width or channels, E embedding width, H heads, K head size
@@ -78,6 +79,7 @@ class OnnxOperations:
     mask = "attention_mask"
 
     def __init__(self) -> None:
+        self.has_features = False
         self.onnx = import_onnx()
         self.nodes: list[Any] = []
         self.initial: dict[str, Any] = {}
@@ -96,6 +98,8 @@ class OnnxOperations:
             helper.make_tensor_value_info(name, types.INT64, ["batch", "tokens"])
             for name in (self.ids, self.mask, self.segments)
         ]
+        if self.has_features:
+            inputs.append(helper.make_tensor_value_info(FEATURES_INPUT, types.INT64, ["batch", "tokens", "features"]))
         outputs = [
             *self.outputs,
             *(helper.make_tensor_value_info(name, types.FLOAT, None) for name in watched),
@@ -169,6 +173,10 @@ class OnnxOperations:
 
     def rows(self, table: str, numbers: str) -> str:
         return self._node("Gather", table, numbers)
+
+    def sum_of_features(self, table: str) -> str:
+        self.has_features = True
+        return self._node("ReduceSum", self.rows(table, FEATURES_INPUT), self._whole([2]), keepdims=0)
 
     def first_rows(self, table: str) -> str:
         return self._node("Slice", table, self._whole([0]), self.tokens, self._whole([0]))

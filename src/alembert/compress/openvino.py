@@ -23,7 +23,7 @@ import numpy as np
 from alembert.compress.network import FloatArray, Gelu, build_network, relative_error
 from alembert.data.windows import Row
 from alembert.hardware.runtimes import import_nncf, import_openvino
-from alembert.tasks.runtime.export import pad_rows
+from alembert.tasks.runtime.export import FEATURES_INPUT, pad_rows
 from alembert.tasks.runtime.graphs import OpenVinoGraph
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ class OpenVinoOperations:
         self.ops: Any = self.openvino.opset13
         self.constants: dict[str, Node] = {}
         self.outputs: list[Node] = []
+        self.more_inputs: list[Node] = []
         whole = self.openvino.PartialShape([-1, -1])
         self.ids = self._input(IDS, whole)
         self.segments = self._input(SEGMENTS, whole)
@@ -66,7 +67,7 @@ class OpenVinoOperations:
 
     def graph(self) -> Graph:
         """Return the graph with all outputs that were made."""
-        inputs = [self.ids, self.segments, self.lengths]
+        inputs = [self.ids, self.segments, self.lengths, *self.more_inputs]
         return _name_nodes(self.openvino.Model(self.outputs, inputs, "alembert"))
 
     def output(self, name: str, states: Any, *, per_token: bool) -> None:
@@ -123,6 +124,11 @@ class OpenVinoOperations:
 
     def rows(self, table: Any, numbers: Any) -> Node:
         return self._node("gather", table, numbers, self._whole(0))
+
+    def sum_of_features(self, table: Any) -> Node:
+        features = self._input(FEATURES_INPUT, self.openvino.PartialShape([-1, -1, -1]))
+        self.more_inputs.append(features)
+        return self._node("reduce_sum", self.rows(table, features), self._whole([2]), False)
 
     def first_rows(self, table: Any) -> Node:
         zero, one = self._whole([0]), self._whole([1])

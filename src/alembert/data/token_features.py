@@ -7,12 +7,28 @@ probability of its own, in a way that depends on the seed of the draw alone.
 # T tokens, F features, K matches
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 IntArray = npt.NDArray[np.int64]
+
+
+def stack_features(features: Sequence[TokenFeatures | None], lengths: Sequence[int]) -> list[IntArray] | None:
+    """Return the features of rows, each of so many tokens, equally many for each token; none: no row has any.
+
+    Row 0 of the table, which is always zero, fills up.
+    """
+    columns = max((one.rows_TF.shape[1] for one in features if one is not None), default=0)
+    if not columns:
+        return None
+    stacked = [np.zeros((length, columns), np.int64) for length in lengths]
+    for rows_TF, one in zip(stacked, features, strict=True):
+        if one is not None:
+            rows_TF[:, : one.rows_TF.shape[1]] = one.rows_TF
+    return stacked
 
 
 def _no_matches() -> IntArray:

@@ -152,16 +152,25 @@ class Pipeline:
         keep: bool = False,
         lexicons: Mapping[str, str | Path] | None = None,
     ) -> Pipeline:
-        """Put models and lexicons together; `keep` leaves what the input had beside what they find."""
+        """Put models and lexicons together; `keep` leaves what the input had beside what they find.
+
+        Terms of a lexicon that a tagger reads are handed to it, which decides by the context; those of others are marked.
+        """
+        files = {label: Path(path) for label, path in (lexicons or {}).items()}
+        models = [
+            model.with_lexicons([f"{label}={path}" for label, path in files.items() if label in model.lexicon_labels])
+            for model in models
+        ]
+        marked = files.keys() - frozenset().union(*(model.lexicon_labels for model in models))
         parts = [part for model in models for part in model.tasks.values()]
         for model in models:
             _check(model)
         specs = [part.task.annotation for part in parts]
-        if not keep and not lexicons:
+        if not keep and not marked:
             _check_types(parts)
-        files = {label: Path(path) for label, path in (lexicons or {}).items()}
         sentence_labels = frozenset(label for spec in specs for label in spec.sentence_labels)
-        matching = LexiconMatcher.from_lexicons(files, sentence_labels) if files else None
+        looked_up = {label: path for label, path in files.items() if label in marked}
+        matching = LexiconMatcher.from_lexicons(looked_up, sentence_labels) if looked_up else None
         found = tuple(dict.fromkeys(spec.writes for spec in specs if spec.writes))
         on_text = [stage for model in models for stage in _stages(model, "text")]
         on_entities = [stage for model in models for stage in _stages(model, "entities")]

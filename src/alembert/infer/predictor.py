@@ -58,9 +58,17 @@ class Predictor:
     """
 
     def __init__(
-        self, *folders: Path, task: str | None = None, device: str = "auto", pooling: str | None = None
+        self,
+        *folders: Path,
+        task: str | None = None,
+        device: str = "auto",
+        pooling: str | None = None,
+        lexicons: Mapping[str, Path] | None = None,
     ) -> None:
-        """Open folders of models; `task` chooses one task of a multi-task model, `pooling` is for `encode`."""
+        """Open folders of models; `task` chooses one task of a multi-task model, `pooling` is for `encode`.
+
+        `lexicons` adds terms, in files by label, to those that taggers read.
+        """
         if not folders:
             raise BadSetting("No model was given. Name at least one folder: alembert.load('work/ner').")
         self.folders = folders
@@ -70,7 +78,7 @@ class Predictor:
         saved = _read_saved(self.folders, task)
         self.tasks = tuple(each.kind for tasks in saved for each in tasks)
         """Names of the tasks, in the order of the folders; empty for a model that was not fine-tuned."""
-        self._models = _open_models(saved, self.tasks, self._device)
+        self._models = _with_lexicons(_open_models(saved, self.tasks, self._device), lexicons or {})
 
     def __repr__(self) -> str:
         tasks = f", tasks: {', '.join(self.tasks)}" if self.tasks else ""
@@ -267,6 +275,20 @@ def _open_models(saved: Sequence[Sequence[SavedTask]], kinds: Sequence[str], dev
             "models work together. Load one model, or one of its tasks: alembert.load(folder, task='NAME')."
         )
     return models
+
+
+def _with_lexicons(models: list[TaskModel], lexicons: Mapping[str, Path]) -> list[TaskModel]:
+    known = frozenset().union(*(model.lexicon_labels for model in models))
+    if unknown := sorted(lexicons.keys() - known):
+        there = ", ".join(sorted(known)) or "none"
+        raise BadSetting(
+            f"No model was trained with a lexicon {unknown[0]!r}; lexicons that the models read: {there}. Fine-tune with the "
+            "lexicon, or mark its terms with alembert.annotate(..., lexicons=...)."
+        )
+    return [
+        model.with_lexicons([f"{label}={path}" for label, path in lexicons.items() if label in model.lexicon_labels])
+        for model in models
+    ]
 
 
 def _annotate_batch(pipeline: Pipeline, batch: Sequence[tuple[int, PredictorInput]]) -> list[Any]:

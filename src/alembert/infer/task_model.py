@@ -28,6 +28,7 @@ from alembert.tasks.example import EncodedExample, Example, ReadResult
 from alembert.tasks.files import SavedTask, choose_task, read_tasks
 from alembert.tasks.runtime.runner import HeadRunner, run_together
 from alembert.tasks.task import AnyTask, Task
+from alembert.text.lexicon import parse_lexicon_option
 from alembert.text.tokenizer import Tokenizer
 
 BATCH_EXAMPLES: Final = 512
@@ -164,6 +165,25 @@ class TaskModel:
         return replace(
             self, tasks={name: part.with_threshold(min_score, min_precision) for name, part in self.tasks.items()}
         )
+
+    def with_lexicons(self, lexicons: Sequence[str]) -> TaskModel:
+        """Return the model with more terms, in files given as LABEL=FILE, for the lexicons that its tasks read."""
+        if not lexicons:
+            return self
+        labels = [parse_lexicon_option(option)[0] for option in lexicons]
+        readers = {name: part for name, part in self.tasks.items() if part.task.lexicon_labels} or self.tasks
+        known = {label for part in readers.values() for label in part.task.lexicon_labels}
+        tasks = dict(self.tasks)
+        for name, part in readers.items():
+            pairs = zip(labels, lexicons, strict=True)
+            own = [option for label, option in pairs if label in part.task.lexicon_labels or label not in known]
+            tasks[name] = replace(part, task=part.task.with_lexicons(own))
+        return replace(self, tasks=tasks)
+
+    @property
+    def lexicon_labels(self) -> frozenset[str]:
+        """Names of the lexicons that its tasks read."""
+        return frozenset(label for part in self.tasks.values() for label in part.task.lexicon_labels)
 
     def select(self, name: str) -> TaskModel:
         """Return the model with one of its tasks alone."""

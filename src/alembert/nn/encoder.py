@@ -87,6 +87,7 @@ class FeatureEmbedding(nn.Module):
     """The sum of a vector for each feature of a token.
 
     New ones are zeros: a gate that is closed until training opens it, so that a model begins as it was without features.
+    Row 0 stands for no feature and gets no gradient, so that it stays zero.
     """
 
     def __init__(self, rows: int, width: int) -> None:
@@ -94,7 +95,7 @@ class FeatureEmbedding(nn.Module):
         self.weight = nn.Parameter(torch.empty(rows, width))
 
     def forward(self, features_NF: Tensor) -> Tensor:
-        return functional.embedding(features_NF, self.weight).sum(1)
+        return functional.embedding(features_NF, self.weight, padding_idx=0).sum(1)
 
 
 class Embeddings(nn.Module):

@@ -59,7 +59,10 @@ COLUMN_OPTIONS: Final = ("id", "text", "title", "label", "entities", "entity_lab
 def write_tasks(
     folder: Path, tasks: Mapping[str, tuple[AnyTask, Mapping[str, Any]]], heads: Mapping[str, str] | None = None
 ) -> None:
-    """Write the tasks by their names, each with facts of its training; heads are called as their kinds if not given."""
+    """Write the tasks by their names, with facts of their training and the files that they need.
+
+    Heads are called as their kinds if not given.
+    """
     tables = {
         name: {
             "task": task.name,
@@ -70,6 +73,11 @@ def write_tasks(
         }
         for name, (task, training) in tasks.items()
     }
+    for path, content in {
+        path: data for task, _ in tasks.values() for path, data in task.resource_files().items()
+    }.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        atomic_write(folder / path, content)
     atomic_write(folder / TASK_FILE, to_json_bytes({"format": TASK_FORMAT, TASKS_KEY: tables}))
 
 
@@ -106,7 +114,7 @@ class SavedTask:
                 f"{', '.join(TASKS)} in format {TASK_FORMAT}."
             )
         try:
-            return get_task_class(kind).from_table(self.table).load_extra_files(self.folder, self.table)
+            return get_task_class(kind).from_table(self.table).load_resources(self.folder, self.table)
         except MALFORMED_ERRORS as wrong:
             reason = f" ({wrong})" if isinstance(wrong, ValueError) else ""
             raise BadFile(f"{file} is damaged: it does not describe a {kind} task{reason}. Restore the file.") from None

@@ -374,9 +374,22 @@ class Task(ABC, Generic[E, P]):
         """Return files that other programs look for beside the weights: path in the folder -> content."""
         return {}
 
-    def load_extra_files(self, folder: Path, table: Mapping[str, Any]) -> Task[E, P]:
-        """Take along what files of the model's folder hold beside its table."""
+    def resource_files(self) -> Mapping[str, bytes]:
+        """Return files that the task itself needs beside its table, in Checkpoints and Exports: path -> content."""
+        return {}
+
+    def load_resources(self, folder: Path, table: Mapping[str, Any]) -> Task[E, P]:
+        """Take along what the files of `resource_files` in the model's folder hold; `table` is the task's."""
         return self
+
+    def with_lexicons(self, lexicons: Sequence[str]) -> Task[E, P]:
+        """Add terms, in files given as LABEL=FILE, to the lexicons that the model reads."""
+        raise BadSetting(f"A model of the task {self.name} reads no lexicons. Leave them out.")
+
+    @property
+    def lexicon_labels(self) -> tuple[str, ...]:
+        """Names of the lexicons that the model reads."""
+        return ()
 
 
 AnyTask = Task[Any, Any]

@@ -2,7 +2,8 @@
 
 Letter case and shape come from the original text, so that an uncased model sees them too; the matches of lexicons come from
 `gazetteer`. In: a text with the offsets of its pieces. Out: for each piece a row number of one embedding table for each
-feature, and the matches that these rows stand for. The first row of each feature means that there is nothing to say.
+feature, and the matches that these rows stand for. The first row of each feature means that there is nothing to say; row 0
+belongs to no feature, and stands where no features are read at all.
 
 A lexicon has its own gazetteer, since the same words may be a term of several.
 """
@@ -28,6 +29,7 @@ MATCH_TAGS: Final = ("begin", "inside", "end", "single")
 _PIECE_ROWS: Final = 1 + len(SHAPES)
 _WORD_ROWS: Final = 1 + len(SHAPES) * len(WORD_POSITIONS)
 _LEXICON_ROWS: Final = 1 + len(MATCH_TAGS)
+_FIRST_ROW: Final = 1
 _GREEK: Final = re.compile("[\u0370-\u03ff]")
 
 
@@ -86,8 +88,9 @@ class SurfaceFeatures:
     @property
     def nothing_F(self) -> IntArray:
         """The features of a token that there is nothing to say of, such as [CLS]."""
+        case = [_FIRST_ROW, _FIRST_ROW + _PIECE_ROWS] if self.case else []
         lexicons = self._first_lexicon_row + _LEXICON_ROWS * np.arange(len(self.gazetteers))
-        return np.concatenate(([0, _PIECE_ROWS] if self.case else [], lexicons)).astype(np.int64)
+        return np.concatenate((case, lexicons)).astype(np.int64)
 
     def compute(self, texts: Sequence[str], offsets: Iterable[PieceOffsets]) -> list[SurfaceRows]:
         """Return the features of texts; the terms of all texts are looked up at once."""
@@ -96,7 +99,7 @@ class SurfaceFeatures:
             [[(match.start, match.end) for match in matches[number]] for matches in found]
             for number in range(len(texts))
         ]
-        return [self._compute(text, *pair) for text, *pair in zip(texts, offsets, spans, strict=True)]
+        return list(map(self._compute, texts, offsets, spans))
 
     @property
     def _case_columns(self) -> int:
@@ -104,7 +107,7 @@ class SurfaceFeatures:
 
     @property
     def _first_lexicon_row(self) -> int:
-        return _PIECE_ROWS + _WORD_ROWS if self.case else 0
+        return _FIRST_ROW + (_PIECE_ROWS + _WORD_ROWS if self.case else 0)
 
     def _compute(self, text: str, offsets: PieceOffsets, matches: Sequence[Sequence[tuple[int, int]]]) -> SurfaceRows:
         rows_NF = np.tile(self.nothing_F, (len(offsets.starts_N), 1))

@@ -13,8 +13,10 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from alembert.data.batching import batch_by_padded_tokens, map_in_threads
+from alembert.data.token_features import stack_features
 from alembert.data.windows import Row
 from alembert.errors import BadFile, BadSetting
 from alembert.hardware.torch_settings import choose_threads
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from alembert.tasks.decoding.generation import IncrementalDecoder
 
 
+FEATURES_INPUT: Final = "features"
+"""The input of a graph that reads features of tokens beside their ids."""
 TOKEN_BUDGET: Final = 512
 """Tokens in a batch, padding included: large enough for full matrix products, small enough for the cache."""
 
@@ -146,3 +150,12 @@ def pad_rows(rows: Sequence[Row], width: int | None = None) -> dict[str, Any]:
         if row.segments is not None:
             segments[place, : row.length] = row.segments
     return {"ids": ids, "segments": segments, "lengths": lengths}
+
+
+def pad_features(rows: Sequence[Row], width: int) -> npt.NDArray[np.int32]:
+    """Put the features of rows below each other (rows x tokens x features), with zeros where there are none."""
+    stacked = stack_features([row.features for row in rows], [row.length for row in rows])
+    padded = np.zeros((len(rows), width, 1 if stacked is None else stacked[0].shape[1]), np.int32)
+    for place, rows_TF in enumerate(stacked or ()):
+        padded[place, : len(rows_TF)] = rows_TF
+    return padded

@@ -22,7 +22,7 @@ from alembert.hardware.runtimes import (
     open_session,
 )
 from alembert.tasks.runtime import Outputs
-from alembert.tasks.runtime.export import pad_rows
+from alembert.tasks.runtime.export import FEATURES_INPUT, pad_features, pad_rows
 
 PAD_MULTIPLE: Final = 16
 """Rows of a lone batch are padded to a multiple of so many tokens: each shape that is new to a process costs several
@@ -54,6 +54,7 @@ class OpenVinoGraph:
                 self._compiled = load_or_compile(graph, settings)
             else:
                 self._compiled = get_core().compile_model(graph, "CPU", settings)
+        self._reads_features = FEATURES_INPUT in {port.get_any_name() for port in self._compiled.inputs}
         self._free: SimpleQueue[Any] = SimpleQueue()
         for _ in range(streams):
             self._free.put(self._compiled.create_infer_request())
@@ -63,10 +64,14 @@ class OpenVinoGraph:
         request = self._free.get()
         try:
             with self._explained("run"):
-                found = request.infer(pad_rows(rows, self._width(rows)), share_inputs=True)
+                found = request.infer(self._pad(rows), share_inputs=True)
         finally:
             self._free.put(request)
         return {name: values for output, values in found.items() for name in output.get_names()}
+
+    def _pad(self, rows: Sequence[Row]) -> dict[str, Any]:
+        padded = pad_rows(rows, width := self._width(rows))
+        return padded | ({FEATURES_INPUT: pad_features(rows, width)} if self._reads_features else {})
 
     @contextmanager
     def _explained(self, done: str) -> Iterator[None]:
@@ -94,16 +99,23 @@ class OnnxGraph:
         self._name = str(graph) if isinstance(graph, Path) else "The graph"
         self._session = open_session(graph, threads // streams)
         self._outputs = [output.name for output in self._session.get_outputs()]
+        self._reads_features = FEATURES_INPUT in {node.name for node in self._session.get_inputs()}
 
     def infer(self, rows: Sequence[Row]) -> Mapping[str, Outputs]:
         """Compute a batch; outputs have their names."""
         try:
-            outputs = self._session.run(self._outputs, build_bert_inputs(rows))
+            outputs = self._session.run(self._outputs, self._inputs(rows))
         except Exception as problem:  # its errors have no common class but this
             raise BadFile(
                 f"{self._name} cannot be run in ONNX Runtime ({type(problem).__name__}). Export the checkpoint again."
             ) from problem
         return dict(zip(self._outputs, outputs, strict=True))
+
+    def _inputs(self, rows: Sequence[Row]) -> dict[str, Any]:
+        inputs = build_bert_inputs(rows)
+        if self._reads_features:
+            inputs[FEATURES_INPUT] = pad_features(rows, inputs["input_ids"].shape[1]).astype(np.int64)
+        return inputs
 
 
 def build_bert_inputs(rows: Sequence[Row]) -> dict[str, Any]:

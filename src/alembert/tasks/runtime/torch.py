@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from alembert.data.batching import batch_by_tokens, map_in_threads
+from alembert.data.token_features import stack_features
 from alembert.data.windows import Row
 from alembert.hardware.torch_settings import limit_operation_threads
 from alembert.nn.batch import Batch
@@ -91,11 +92,10 @@ def collate_rows(rows: Sequence[Row], example_of_row: Sequence[int], count: int 
     """Pack rows into a batch, and say where their answers stand in it; `count` is the number of places if not given."""
     segments = [np.zeros_like(row.ids) if row.segments is None else row.segments for row in rows]
     prefixes = [row.length if row.prefix is None else row.prefix for row in rows]
-    features = [row.features.rows_TF for row in rows if row.features is not None]
     batch = Batch.packed(
         [row.ids for row in rows],
         segments,
-        features=features or None,
+        features=stack_features([row.features for row in rows], [row.length for row in rows]),
         prefixes=prefixes if _has_prefixes(rows) else None,
     )
     starts = batch.starts_B.tolist()

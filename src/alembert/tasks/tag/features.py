@@ -14,6 +14,7 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -47,14 +48,7 @@ class TagLexicons:
     @classmethod
     def load(cls, folder: Path, table: Sequence[Mapping[str, Any]]) -> TagLexicons:
         """Read the terms that the folder of a model holds, and compare them with what its table says."""
-        terms = {str(line["label"]): _read_terms(folder / FOLDER / f"{line['label']}{_SUFFIX}") for line in table}
-        for line in table:
-            if hash_terms(terms[str(line["label"])]) != line["sha256"]:
-                raise BadFile(
-                    f"{folder / FOLDER} has other terms of the lexicon {line['label']} than the model was trained with. "
-                    "Restore the file, and give further terms with --lexicon."
-                )
-        return cls(terms)
+        return cls({str(line["label"]): _read_terms(folder, str(line["label"]), str(line["sha256"])) for line in table})
 
     @cached_property
     def gazetteers(self) -> dict[str, Gazetteer]:
@@ -85,7 +79,7 @@ class TagLexicons:
 
     def files(self) -> dict[str, bytes]:
         """Return the terms as files of the model's folder."""
-        return {f"{FOLDER}/{label}{_SUFFIX}": _write_terms(terms) for label, terms in self.terms.items()}
+        return {_file_name(hash_terms(terms)): _write_terms(terms) for terms in self.terms.values()}
 
 
 def hash_terms(terms: Iterable[str]) -> str:
@@ -103,7 +97,19 @@ def _write_terms(terms: Sequence[str]) -> bytes:
     return gzip.compress(text.getvalue().encode(), mtime=0)
 
 
-def _read_terms(path: Path) -> tuple[str, ...]:
+def _read_terms(folder: Path, label: str, expected: str) -> tuple[str, ...]:
+    path = folder / _file_name(expected)
     if not path.is_file():
-        raise BadFile(f"The lexicon {path} is missing, which the model was trained with. Restore the folder.")
-    return _unique_terms([read_lexicon(path, path.name.removesuffix(_SUFFIX))])
+        raise BadFile(f"The lexicon {label} that the model was trained with is missing ({path}). Restore the folder.")
+    with gzip.open(path, "rt", encoding="utf8", newline="") as file:
+        terms = tuple(row[0] for row in islice(csv.reader(file, "excel-tab"), 1, None))
+    if hash_terms(terms) != expected:
+        raise BadFile(
+            f"{path} has other terms than the lexicon {label} that the model was trained with. Restore the file, and give "
+            "further terms with --lexicon."
+        )
+    return terms
+
+
+def _file_name(digest: str) -> str:
+    return f"{FOLDER}/{digest[:16]}{_SUFFIX}"

@@ -372,11 +372,18 @@ class TagTask(Task[TagExample, TagPrediction]):
             **({"lexicons": self.lexicons.to_table()} if self.lexicons.terms else {}),
         }
 
-    def extra_files(self) -> Mapping[str, bytes]:
+    def resource_files(self) -> Mapping[str, bytes]:
         return self.lexicons.files()
 
-    def load_extra_files(self, folder: Path, table: Mapping[str, Any]) -> TagTask:
+    def load_resources(self, folder: Path, table: Mapping[str, Any]) -> TagTask:
         return replace(self, lexicons=TagLexicons.load(folder, table.get("lexicons", ())))
+
+    def with_lexicons(self, lexicons: Sequence[str]) -> TagTask:
+        return replace(self, lexicons=self.lexicons.add(TagLexicons.read(lexicons)))
+
+    @property
+    def lexicon_labels(self) -> tuple[str, ...]:
+        return tuple(self.lexicons.terms)
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> TagTask:
