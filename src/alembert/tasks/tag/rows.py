@@ -112,6 +112,7 @@ class TagRowBuilder:
         ids = np.asarray(encoding.ids, np.int64)
         windows = cut_document(example, words, len(ids), self.limit, min(self.settings.shared, self.limit // 2))
         ranges, lost = self._reachable(example, words)
+        features = self._features(surface)
         rows, first, own = [], [], []
         for window in windows:
             owned = np.searchsorted(words.pieces_W, (window.own_start, window.own_end)).tolist()
@@ -121,8 +122,8 @@ class TagRowBuilder:
             inside = np.concatenate(([self.tokenizer.cls_id], ids[window.start : window.end], [self.tokenizer.sep_id]))
             positions = words.pieces_W[begin:end] - window.start + 1
             labels = None if ranges is None else self._labels(ranges, begin, end, len(words), example.types)
-            features = None if surface is None else self._features(surface, window)
-            rows.append(Row(ids=inside, positions=positions, labels=labels, features=features))
+            cut = None if features is None else features.cut(window.start, window.end)
+            rows.append(Row(ids=inside, positions=positions, labels=labels, features=cut))
             first.append(begin)
             own.append((owned[0], owned[1]))
         coverage = Coverage(
@@ -137,19 +138,15 @@ class TagRowBuilder:
         )
         return EncodedExample(tuple(rows), coverage, TagLayout(words, tuple(first), tuple(own)))
 
-    def _features(self, surface: SurfaceRows, window: Window) -> TokenFeatures:
-        """Return the features of a window, between those of the special tokens."""
-        assert self.surface is not None
-        nothing_F = self.surface.nothing_F
-        rows_TF = np.vstack([nothing_F, surface.rows_NF[window.start : window.end], nothing_F])
+    def _features(self, surface: SurfaceRows | None) -> TokenFeatures | None:
+        """Return the features of a document; in training with how often each match is dropped."""
+        if self.surface is None or surface is None:
+            return None
         if not self.mentions:
-            return TokenFeatures(rows_TF, nothing_F)
-        inside_K = (surface.matches_K3[:, 1] > window.start) & (surface.matches_K3[:, 0] < window.end)
-        matches_K3 = surface.matches_K3[inside_K]
-        matches_K3[:, :2] = (matches_K3[:, :2] - window.start).clip(0, window.end - window.start) + 1
+            return TokenFeatures(surface.rows_NF, self.surface.nothing_F)
         rates = (self.settings.lexicon_dropout, self.settings.known_lexicon_dropout)
-        dropout = [rates[surface.surfaces[k].lower() in self.mentions] for k in np.flatnonzero(inside_K)]
-        return TokenFeatures(rows_TF, nothing_F, matches_K3, np.array(dropout, np.float32))
+        dropout_K = np.array([rates[text.lower() in self.mentions] for text in surface.surfaces], np.float32)
+        return TokenFeatures(surface.rows_NF, self.surface.nothing_F, surface.matches_K3, dropout_K)
 
     def _reachable(self, example: TagExample, words: WordOffsets) -> tuple[list[LabelledSpan] | None, int]:
         if example.entities is None:

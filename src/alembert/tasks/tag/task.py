@@ -150,10 +150,7 @@ class TagTask(Task[TagExample, TagPrediction]):
             )
         if self.settings.case:
             sentences.append("letter case and shape of words are read beside the pieces")
-        for label, terms in self.lexicons.terms.items():
-            sentences.append(f"matches of the lexicon {label} are read beside the pieces: {len(terms):,} terms")
-        sentences += self.lexicons.warnings
-        return sentences
+        return [*sentences, *self.lexicons.describe(self.types)]
 
     def check(self, examples: Sequence[TagExample]) -> None:
         check_entity_types(examples, self.types)
@@ -214,7 +211,7 @@ class TagTask(Task[TagExample, TagPrediction]):
         """What the model reads beside the pieces."""
         if not (self.settings.case or self.lexicons.terms):
             return None
-        return SurfaceFeatures(self.settings.case, self.lexicons.gazetteers)
+        return SurfaceFeatures(self.settings.case, self.lexicons.gazetteer, self.settings.abbreviations)
 
     @property
     def token_features(self) -> int | None:
