@@ -390,5 +390,9 @@ class Task(ABC, Generic[E, P]):
         """Names of the lexicons that the model reads."""
         return ()
 
+    def lexicon_notes(self) -> list[str]:
+        """Describe what the lexicons have beside the terms that the model was trained with."""
+        return []
+
 
 AnyTask = Task[Any, Any]

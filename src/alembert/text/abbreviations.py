@@ -64,7 +64,9 @@ def _define(text: str, match: re.Match[str]) -> Iterator[AbbreviationDefinition]
         if long is not None:
             yield AbbreviationDefinition(inside, long)
         return
-    short = (before[1] - len(text[slice(*before)].split()[-1]), before[1]) if before[0] < before[1] else before
+    short = (
+        (before[1] - len(text[slice(*before)].rsplit(maxsplit=1)[-1]), before[1]) if before[0] < before[1] else before
+    )
     surface = text[slice(*short)]
     if _is_short_form(surface) and any(map(str.isupper, surface)):
         long = _find_long_form(text, short, inside)

@@ -59,10 +59,7 @@ class TagLexicons:
         if not self.terms:
             return None
         return Gazetteer.from_lexicons(
-            [
-                Lexicon(label, [(term, "") for term in (*terms, *self.added.get(label, ()))])
-                for label, terms in self.terms.items()
-            ]
+            [_to_lexicon(label, (*terms, *self.added.get(label, ()))) for label, terms in self.terms.items()]
         )
 
     def add(self, other: TagLexicons) -> TagLexicons:
@@ -87,7 +84,8 @@ class TagLexicons:
             f"lexicon {label}: {len(self.terms[label]):,} terms of training + {len(terms):,} added"
             for label, terms in self.added.items()
         ]
-        return [*counts, *self.warnings]
+        new = Gazetteer.from_lexicons([_to_lexicon(label, terms) for label, terms in self.added.items()])
+        return [*counts, *self.warnings, *new.counts.warnings()]
 
     def describe(self, types: Collection[str]) -> list[str]:
         """Describe the lexicons that a tagger of entities of these types learns with."""
@@ -98,7 +96,9 @@ class TagLexicons:
             for label, terms in self.terms.items()
         ]
         strange = [
-            f"{label}: read as evidence; the tagger has no type of this name" for label in self.terms if label not in types
+            f"{label}: read as evidence; the tagger has no type of this name"
+            for label in self.terms
+            if label not in types
         ]
         return [*lines, *strange, *self.warnings, *self.gazetteer.counts.warnings()]
 
@@ -120,6 +120,10 @@ def hash_terms(terms: Iterable[str]) -> str:
 
 def _unique_terms(lexicons: Iterable[Lexicon]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(term for lexicon in lexicons for term, _ in lexicon.terms))
+
+
+def _to_lexicon(label: str, terms: Iterable[str]) -> Lexicon:
+    return Lexicon(label, [(term, "") for term in terms])
 
 
 def _without(terms: Iterable[str], known: Iterable[str]) -> Iterator[str]:

@@ -382,6 +382,9 @@ class TagTask(Task[TagExample, TagPrediction]):
     def lexicon_labels(self) -> tuple[str, ...]:
         return tuple(self.lexicons.terms)
 
+    def lexicon_notes(self) -> list[str]:
+        return self.lexicons.notes()
+
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> TagTask:
         types = tuple(str(label) for label in table["types"])
