@@ -205,9 +205,9 @@ class Task(ABC, Generic[E, P]):
         return {}
 
     @property
-    def token_features(self) -> int | None:
-        """Rows of the embedding of features that the model reads beside its pieces; none: it reads none."""
-        return None
+    def token_features(self) -> Mapping[str, int]:
+        """Rows of the embedding of features that the model reads beside its pieces, by what they stand for, in order."""
+        return {}
 
     @property
     def attention_pattern(self) -> str | None:
@@ -265,8 +265,8 @@ class Task(ABC, Generic[E, P]):
 
         return soft_cross_entropy(outputs, taught, settings.temperature)
 
-    def for_student(self) -> Task[E, P]:
-        """Return the task as a student begins it, without what the weights of the teacher decided."""
+    def for_student(self, *, lexicons: bool = False) -> Task[E, P]:
+        """Return the task as a student begins it, without what the weights of the teacher decided, or its lexicons."""
         return self
 
     # -- decoding

@@ -97,9 +97,10 @@ class SurfaceFeatures:
         return () if self.gazetteer is None else self.gazetteer.labels
 
     @property
-    def rows(self) -> int:
-        """Rows of the embedding table."""
-        return self._first_lexicon_row + _LEXICON_ROWS * len(self.lexicons)
+    def blocks(self) -> dict[str, int]:
+        """Rows of the embedding table that belong together, by name: what each stands for, and how many there are."""
+        case = {"case of pieces": _PIECE_ROWS, "case of words": _WORD_ROWS} if self.case else {}
+        return {"none": _FIRST_ROW, **case, **{f"lexicon {label}": _LEXICON_ROWS for label in self.lexicons}}
 
     @property
     def nothing_F(self) -> IntArray:

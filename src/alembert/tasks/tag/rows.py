@@ -81,6 +81,13 @@ def _piece_offsets(encoding: Encoding) -> PieceOffsets:
     return PieceOffsets(offsets_N2[:, 0], offsets_N2[:, 1], np.asarray(encoding.word_ids, np.int64))
 
 
+def collect_mentions(examples: Sequence[TagExample]) -> frozenset[str]:
+    """Collect the entities of examples, in lower case."""
+    return frozenset(
+        example.text[start:end].lower() for example in examples for start, end, _ in example.entities or ()
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class TagRowBuilder:
     """How documents become rows."""
@@ -95,8 +102,8 @@ class TagRowBuilder:
     """Whether the right answer for some words is one of several tags."""
     surface: SurfaceFeatures | None = None
     """What is read beside the pieces."""
-    mentions: frozenset[str] = frozenset()
-    """Entities of the training data in lower case, if matches are dropped by it; empty: none is."""
+    mentions: frozenset[str] | None = None
+    """Entities of the training data in lower case, by which matches are dropped; none: none is."""
 
     def encode(self, examples: Sequence[TagExample]) -> list[EncodedExample]:
         """Encode documents; their texts go through the tokenizer at once."""
@@ -142,7 +149,7 @@ class TagRowBuilder:
         """Return the features of a document; in training with how often each match is dropped."""
         if self.surface is None or surface is None:
             return None
-        if not self.mentions:
+        if self.mentions is None:
             return TokenFeatures(surface.rows_NF, self.surface.nothing_F)
         rates = (self.settings.lexicon_dropout, self.settings.known_lexicon_dropout)
         dropout_K = np.array([rates[text.lower() in self.mentions] for text in surface.surfaces], np.float32)
