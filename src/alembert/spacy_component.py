@@ -27,14 +27,22 @@ DEFAULTS: Final[dict[str, Any]] = {
     "min_score": None,
     "min_precision": None,
     "device": "auto",
+    "lexicons": None,
 }
 
 
 class SpacyComponent:
     """A pipeline component that predicts with alembert models."""
 
-    def __init__(self, model: Any, spans_key: str, limits: dict[str, float | None], device: str) -> None:
-        """Load one model, or a list of models that work together."""
+    def __init__(
+        self,
+        model: Any,
+        spans_key: str,
+        limits: dict[str, float | None],
+        device: str,
+        lexicons: dict[str, str] | None = None,
+    ) -> None:
+        """Load one model, or a list of models that work together; `lexicons` adds terms to those that taggers read."""
         from alembert.errors import BadSetting
 
         if not model:
@@ -42,7 +50,7 @@ class SpacyComponent:
                 'The component has no model. Name one: nlp.add_pipe("alembert", config={"model": "work/ner"}).'
             )
         names = [model] if isinstance(model, str) else list(model)
-        self.predictor = load(*names, device=device)
+        self.predictor = load(*names, device=device, lexicons=lexicons)
         self.spans_key = spans_key
         self.limits = limits
         if not Doc.has_extension(NAME):
@@ -102,9 +110,10 @@ def create_component(  # noqa: PLR0917 (spaCy calls it by name)
     min_score: float | None,
     min_precision: float | None,
     device: str,
+    lexicons: dict[str, str] | None,
 ) -> SpacyComponent:
     """Make the component, as spaCy calls it for `nlp.add_pipe("alembert", config=...)`."""
-    return SpacyComponent(model, spans_key, {"min_score": min_score, "min_precision": min_precision}, device)
+    return SpacyComponent(model, spans_key, {"min_score": min_score, "min_precision": min_precision}, device, lexicons)
 
 
 Language.factory(NAME, default_config=DEFAULTS, assigns=["doc.ents", "doc.spans", "doc.cats"], func=create_component)

@@ -161,3 +161,12 @@ def test_real_genes_are_found_and_english_words_are_not():
     gazetteer = Gazetteer.from_lexicons([read_lexicon(SHARED / "data" / "lexicon" / "gene.tsv.gz", "gene")])
     text = "The CAT scan WAS NOT done; SET and REST IMPACT the BRAF and TP53 (p53) genes of MICE at T 5."
     assert found(gazetteer, text) == ["BRAF", "TP53", "p53"]
+
+
+@given(st.lists(TEXT, max_size=4), st.lists(st.sampled_from(TERMS), max_size=6), st.lists(st.sampled_from(TERMS)))
+def test_lexicons_that_are_looked_up_apart_find_what_each_finds_alone(texts, first, second):
+    lexicons = [Lexicon("a", [(term, "") for term in first]), Lexicon("b", [(term, "") for term in second])]
+    together = Gazetteer.from_lexicons(lexicons).find_all(texts, apart=True)
+    for lexicon in lexicons:
+        alone = Gazetteer.from_lexicons([lexicon]).find_all(texts)
+        assert [[match for match in matches if match.label == lexicon.label] for matches in together] == alone

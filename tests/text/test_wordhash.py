@@ -92,3 +92,9 @@ def test_a_long_text_is_hashed_like_its_parts():
 def test_surrogates_do_no_harm():
     assert surfaces("a \ud800 b")[0] == "a"
     assert unicodedata.category("\ud800") == "Cs"
+
+
+def test_a_word_has_the_same_hash_beside_any_characters():
+    plain = hash_words("TNF-1, Tumors").hashes
+    for other in ("TGFβ", "中", "\U0001f600"):
+        assert hash_words(f"TNF-1, Tumors {other}").hashes[: len(plain)].tolist() == plain.tolist()

@@ -96,6 +96,22 @@ def to_paths(value: Paths | None, name: str) -> tuple[Path, ...]:
     return tuple(map(Path, to_inputs(value, name)))
 
 
+def to_lexicons(value: Any) -> dict[str, Path]:
+    """Return the file of each lexicon by its label."""
+    return {label: to_path(path, "lexicons") for label, path in _check_labels(value).items()}
+
+
+def to_lexicon_options(value: Any) -> list[str]:
+    """Return lexicons, of which each may have several files, as commands take them: LABEL=FILE."""
+    return [f"{label}={path}" for label, files in _check_labels(value).items() for path in to_paths(files, "lexicons")]
+
+
+def _check_labels(value: Any) -> dict[str, Any]:
+    if value is not None and not isinstance(value, Mapping):
+        raise BadInput(f"`lexicons` is a {type(value).__name__}; expected a dict such as {{'gene': 'hgnc.tsv'}}.")
+    return {str(label): files for label, files in (value or {}).items()}
+
+
 def to_local_files(value: Paths | None, name: str) -> tuple[Path, ...]:
     """Return paths of what is read: an object in a store (s3://, gs://) and standard input (`-`) are copied here."""
     from alembert.corpus.fetch import fetch_to_temporary_folder

@@ -21,6 +21,7 @@ from alembert.api.documents import (
     settings_table,
     to_columns,
     to_inputs,
+    to_lexicons,
     to_local_files,
     to_path,
 )
@@ -48,7 +49,7 @@ def load(
     `lexicons` adds terms to the lexicons that a tagger was trained with: `{"Disease": "our-terms.tsv"}`.
     """
     folders = [resolve_model_folder(model) for model in models]
-    return Predictor(*folders, task=task, device=device, pooling=pooling, lexicons=_lexicons(lexicons))
+    return Predictor(*folders, task=task, device=device, pooling=pooling, lexicons=to_lexicons(lexicons))
 
 
 def resolve_model_folder(model: StrPath, argument: str = "model") -> Path:
@@ -201,7 +202,7 @@ def annotate(
         task=task,
         keep=keep,
         device=choose_device(folders, device),
-        lexicons=_lexicons(lexicons),
+        lexicons=to_lexicons(lexicons),
         min_score=min_score,
         min_precision=min_precision,
     )
@@ -216,12 +217,6 @@ def annotate(
             tell=bar.show,
         )
     return AnnotationResult(folder=folder, counts=dict(result.manifest.counts))
-
-
-def _lexicons(named: Any) -> dict[str, Path]:
-    if named is not None and not isinstance(named, Mapping):
-        raise BadInput(f"`lexicons` is a {type(named).__name__}; expected a dict such as {{'gene': 'hgnc.tsv'}}.")
-    return {str(label): to_path(path, "lexicons") for label, path in (named or {}).items()}
 
 
 # -- language models

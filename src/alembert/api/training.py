@@ -24,6 +24,7 @@ from alembert.api.documents import (
     run_context,
     settings_table,
     to_columns,
+    to_lexicon_options,
     to_local_files,
     to_path,
     to_paths,
@@ -102,6 +103,7 @@ def finetune(
     dev: Paths | Mapping[str, Paths] | None = None,
     data: Paths | Mapping[str, Paths] | None = None,
     split: str | None = None,
+    lexicons: Mapping[str, Paths] | None = None,
     epochs: float | None = None,
     learning_rate: float | None = None,
     seed: int | None = None,
@@ -118,18 +120,24 @@ def finetune(
     `task` is tag, classify, relate, answer, choose, compare or generate; for several tasks a dict of names and kinds, such
     as `{"disease": "tag", "topic": "classify"}`, and `train`, `dev` and `data` are dicts with the same names. `model` is a
     folder, or hub:organisation/name. Give `train` (and `dev`, else a tenth of it is set apart), or `data`, which is divided
-    by `split` (80/10/10). `text` and `label` name columns of tables. `seeds=3` trains three times and keeps the best model.
+    by `split` (80/10/10). `lexicons` are terms whose matches a tagger reads, by label: `{"Disease": "mesh.tsv.gz"}`; a label
+    may have a list of files. `text` and `label` name columns of tables. `seeds=3` trains three times and keeps the best model.
     `settings` takes everything else: a dict, or the path of a TOML file.
     """
     require_training()
     from alembert.train.finetune.finetune import FinetuneJob, build_task_specs
     from alembert.train.finetune.finetune import finetune as run
-    from alembert.train.finetune.settings import resolve_settings
+    from alembert.train.finetune.settings import build_lexicon_layer, resolve_settings
 
     kinds = _kinds(task)
     optimiser, read = {"learning_rate": learning_rate}, {"text": _columns(text), "label": label}
     changes = drop_none(epochs=epochs, seed=seed, optimiser=optimiser, read=read)
-    run_settings, of_tasks = resolve_settings(kinds, {_SETTINGS: settings_table(settings), _ARGUMENTS: changes})
+    layers = {
+        _SETTINGS: settings_table(settings),
+        _ARGUMENTS: changes,
+        "`lexicons`": build_lexicon_layer(kinds, to_lexicon_options(lexicons)),
+    }
+    run_settings, of_tasks = resolve_settings(kinds, layers)
     arguments = {"train": train, "dev": dev, "data": data}
     files = _data(arguments, split, {name: task_settings.reading for name, task_settings in of_tasks.items()})
     job = FinetuneJob(model=model_name(model), tasks=build_task_specs(kinds, files, of_tasks))

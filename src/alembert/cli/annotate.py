@@ -73,7 +73,10 @@ def annotate(
     ] = False,
     lexicon: Annotated[
         list[str] | None,
-        typer.Option(metavar="LABEL=FILE", help="Terms to find where the models find no entity; may be repeated."),
+        typer.Option(
+            metavar="LABEL=FILE",
+            help="Terms for a lexicon that the tagger was trained with, or to find where the models find no entity.",
+        ),
     ] = None,
     on: RunOn = "local",
     workers: Annotated[

@@ -40,7 +40,7 @@ from alembert.settings import read_layers, split_table, to_toml
 from alembert.tasks import TASKS
 from alembert.tasks.data_screen import format_data_report
 from alembert.terminal import ProgressBar, note, print_json, say_all
-from alembert.train.finetune.settings import FinetuneSettings, format_finetune_toml
+from alembert.train.finetune.settings import FinetuneSettings, build_lexicon_layer, format_finetune_toml
 
 if TYPE_CHECKING:
     from alembert.train.finetune.finetune import FinetuneJob, FinetuneRunResult
@@ -74,6 +74,14 @@ def finetune(
     train: TrainFiles = None,
     dev: DevFiles = None,
     data: UnsplitFiles = None,
+    lexicon: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="LABEL=FILE",
+            help="Task tag: terms whose matches the model reads; may be repeated.",
+            rich_help_panel=DATA_PANEL,
+        ),
+    ] = None,
     *,
     epochs: Epochs = None,
     learning_rate: LearningRate = None,
@@ -97,6 +105,7 @@ def finetune(
     flags = {"epochs": epochs, "optimiser": {"learning_rate": learning_rate}}
     layers = read_layers(config, assignments, flags)
     options, layers = split_table(FinetuneRunOptions(), "run", layers)
+    layers = {**layers, "--lexicon": build_lexicon_layer(tasks.kinds, lexicon or ())}
     settings, of_tasks = resolve_task_settings(tasks, layers)
     if show_config:
         print(format_finetune_toml(settings, of_tasks), f"\n[run]\n{to_toml(options)}", sep="", end="")

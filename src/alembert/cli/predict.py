@@ -133,7 +133,10 @@ def predict(
 
 
 def _open(model: str, task: str | None, thresholds: dict[str, Any], lexicon: list[str] | None) -> TaskModel:
-    return TaskModel.open(find_model(model), task=task).with_threshold(**thresholds).with_lexicons(lexicon or ())
+    opened = TaskModel.open(find_model(model), task=task).with_threshold(**thresholds).with_lexicons(lexicon or ())
+    for sentence in opened.lexicon_notes():
+        note(sentence)
+    return opened
 
 
 def _refuse_files(texts: Sequence[str], file: str | None) -> None:

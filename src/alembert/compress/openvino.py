@@ -23,7 +23,7 @@ import numpy as np
 from alembert.compress.network import FloatArray, Gelu, build_network, relative_error
 from alembert.data.windows import Row
 from alembert.hardware.runtimes import import_nncf, import_openvino
-from alembert.tasks.runtime.export import FEATURES_INPUT, pad_rows
+from alembert.tasks.runtime.export import FEATURES_INPUT, pad_features, pad_rows
 from alembert.tasks.runtime.graphs import OpenVinoGraph
 
 if TYPE_CHECKING:
@@ -198,7 +198,10 @@ _ATTENTION: Final = "ScaledDotProductAttention"
 def quantise(graph: Graph, rows: Sequence[Row], keep: Collection[str] = ()) -> Graph:
     """Quantise a graph; the products named in `keep` stay in float. The old graph stays as it is."""
     nncf = import_nncf()
-    items = [pad_rows([row]) for row in rows]
+    reads_features = any(FEATURES_INPUT in port.get_names() for port in graph.inputs)
+    items = [
+        pad_rows([row]) | ({FEATURES_INPUT: pad_features([row], row.length)} if reads_features else {}) for row in rows
+    ]
     with _silence_nncf():
         quantised: Graph = nncf.quantize(
             graph.clone(),

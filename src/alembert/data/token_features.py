@@ -48,6 +48,14 @@ class TokenFeatures:
     dropout_K: npt.NDArray[np.float32] = field(default_factory=lambda: np.zeros(0, np.float32))
     """The probability with which training drops each match."""
 
+    def cut(self, start: int, end: int) -> TokenFeatures:
+        """Return the features of a window of tokens, with a special token before and after it."""
+        rows_TF = np.concatenate((self.nothing_F[None], self.rows_TF[start:end], self.nothing_F[None]))
+        inside_K = (self.matches_K3[:, 0] < end) & (self.matches_K3[:, 1] > start)
+        matches_K3 = self.matches_K3[inside_K]
+        matches_K3[:, :2] = matches_K3[:, :2].clip(start, end) - start + 1
+        return TokenFeatures(rows_TF, self.nothing_F, matches_K3, self.dropout_K[inside_K])
+
     def drop_matches(self, seed: int) -> TokenFeatures:
         """Drop matches at random."""
         dropped_K = np.random.default_rng(seed).random(len(self.dropout_K)) < self.dropout_K

@@ -21,6 +21,8 @@ from alembert.nn.heads import HeadSpec
 from alembert.nn.model import Model, new_model
 from alembert.text.tokenizer import Tokenizer
 
+_FEATURE_TABLE: Final = "encoder.embeddings.features.weight"
+
 
 def with_heads(
     checkpoint: Checkpoint,
@@ -59,15 +61,30 @@ def with_dropout(checkpoint: Checkpoint, hidden: float | None, attention: float 
     return with_heads(checkpoint, checkpoint.blueprint.heads, config=config)
 
 
-def with_token_features(checkpoint: Checkpoint, rows: int | None) -> Checkpoint:
-    """Return a checkpoint that reads so many features of tokens; those that it did not read before begin as zeros."""
-    old = checkpoint.blueprint.config
-    if rows == old.token_features:
+def with_token_features(checkpoint: Checkpoint, blocks: Mapping[str, int], old: Mapping[str, int]) -> Checkpoint:
+    """Return a checkpoint that reads features of tokens, given as rows by what they stand for, in place of old ones.
+
+    Those that it reads already keep their rows; others begin as zeros.
+    """
+    if list(blocks.items()) == list(old.items()):
         return checkpoint
-    bare = replace(old, token_features=None)
-    heads = checkpoint.blueprint.heads
-    without = checkpoint if old.token_features is None else with_heads(checkpoint, heads, config=bare)
-    return with_heads(without, heads, config=replace(bare, token_features=rows))
+    heads, bare = checkpoint.blueprint.heads, replace(checkpoint.blueprint.config, token_features=None)
+    without = with_heads(checkpoint, heads, config=bare)
+    if not blocks:
+        return without
+    made = with_heads(without, heads, config=replace(bare, token_features=sum(blocks.values())))
+    if (table := checkpoint.model.encoder.embeddings.features) is not None:
+        kept = _place_blocks(blocks, old)
+        with torch.no_grad():
+            made.model.get_parameter(_FEATURE_TABLE)[list(kept)] = table.weight[list(kept.values())]
+    return made
+
+
+def _place_blocks(blocks: Mapping[str, int], old: Mapping[str, int]) -> dict[int, int]:
+    """Return for each row of a table that another one has, too, where it is there."""
+    new_rows, old_rows = ([(name, n) for name, rows in each.items() for n in range(rows)] for each in (blocks, old))
+    places = {row: place for place, row in enumerate(old_rows)}
+    return {place: places[row] for place, row in enumerate(new_rows) if row in places and blocks[row[0]] == old[row[0]]}
 
 
 def find_fresh_heads(checkpoint: Checkpoint, heads: Mapping[str, HeadSpec]) -> tuple[str, ...]:

@@ -119,8 +119,9 @@ def _notes_on_columns(named: ReadOptions, used: ReadOptions) -> Iterator[str]:
 
 
 def _notes_on_lexicons(pipeline: Pipeline, counts: Mapping[str, int]) -> Iterator[str]:
+    handed_on = {label for model in pipeline.models for label in model.task.lexicon_labels}
     for label, path in pipeline.lexicons.items():
-        if not counts.get(f"entities: {label}"):
+        if label not in handed_on and not counts.get(f"entities: {label}"):
             yield f"none of the terms of the lexicon {label} ({path}) was found where no entity stands"
 
 
@@ -143,9 +144,13 @@ class AnnotationJob(StreamJob[AnnotatedChunk]):
             "tasks": list(self._pipeline.tasks),
             "replaced": list(self._pipeline.replaced_fields),
             "lexicons": list(self._pipeline.lexicons),
+            **({"added_terms": added} if (added := self._notes_on_terms()) else {}),
             **({"min_score": thresholds} if any(thresholds) else {}),
             "settings": asdict(self._settings),
         }
+
+    def _notes_on_terms(self) -> list[str]:
+        return [note for model in self._pipeline.models for note in model.task.lexicon_notes()]
 
     def model_files(self) -> Sequence[Path]:
         return [*self._pipeline.folders, *self._pipeline.lexicons.values()]

@@ -119,7 +119,7 @@ class Pipeline:
     models: tuple[ModelTask, ...] = ()
     """The tasks of all models, one by one."""
     lexicons: Mapping[str, Path] = field(default_factory=dict)
-    """Files of terms that are looked up beside the models, by label."""
+    """Files of terms by label: those that a tagger reads, and those that are looked up beside the models."""
     notes: tuple[str, ...] = ()
     """What a user should know about the lexicons."""
 
@@ -182,7 +182,10 @@ class Pipeline:
             replaced_fields=() if keep else _replaced_fields(found),
             models=tuple(parts),
             lexicons=files,
-            notes=matching.notes if matching else (),
+            notes=(
+                *(note for model in models for note in model.lexicon_notes()),
+                *(matching.notes if matching else ()),
+            ),
         )
 
     def read_options(self, options: ReadOptions) -> ReadOptions:

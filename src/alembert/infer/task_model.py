@@ -185,6 +185,10 @@ class TaskModel:
         """Names of the lexicons that its tasks read."""
         return frozenset(label for part in self.tasks.values() for label in part.task.lexicon_labels)
 
+    def lexicon_notes(self) -> list[str]:
+        """Describe the terms that its tasks were not trained with."""
+        return [sentence for part in self.tasks.values() for sentence in part.task.lexicon_notes()]
+
     def select(self, name: str) -> TaskModel:
         """Return the model with one of its tasks alone."""
         chosen = self._choose(name)

@@ -3,7 +3,15 @@
 Their names stand here, apart from the contract, so that `alembert --help` can list them and load nothing.
 """
 
-from typing import Final
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Final
+
+from alembert.errors import BadSetting
+
+if TYPE_CHECKING:
+    from alembert.tasks.task import AnyTask
 
 TASKS: Final[dict[str, str]] = {
     "answer": "alembert.tasks.answer.task:AnswerTask",
@@ -41,3 +49,18 @@ def find_task_by_alias(word: str) -> str | None:
     """
     plain = word.strip().lower().replace("_", "-").replace(" ", "-")
     return next((name for name, others in TASK_ALIASES.items() if plain == name or plain in others), None)
+
+
+def register_task(task_class: type[AnyTask]) -> None:
+    """Make a task that stands outside of this package known by its name, as a line of `TASKS` does inside."""
+    TASKS[task_class.name] = f"{task_class.__module__}:{task_class.__qualname__}"
+
+
+def get_task_class(name: str) -> type[AnyTask]:
+    """Find a task by its name."""
+    if name not in TASKS:
+        advice = f" For {name}, use --task {other}." if (other := find_task_by_alias(name)) else ""
+        raise BadSetting(f"There is no task {name!r}; expected one of {', '.join(TASKS)}.{advice}")
+    module, _, class_name = TASKS[name].partition(":")
+    task_class: type[AnyTask] = getattr(importlib.import_module(module), class_name)
+    return task_class

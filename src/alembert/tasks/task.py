@@ -11,7 +11,6 @@ it: `head`, `loss` and `with_head_weights` import it when they are called.
 # P places, C outputs of the head
 from __future__ import annotations
 
-import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
@@ -24,7 +23,7 @@ import numpy.typing as npt
 from alembert.corpus.document import Document
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadInput, BadSetting
-from alembert.tasks import TASKS, find_task_by_alias
+from alembert.tasks import TASKS, get_task_class, register_task
 from alembert.tasks.example import AnnotationSpec, E, EncodedExample, Example, P, ReadResult, SampleMetric, TaskScores
 from alembert.tasks.runtime import Runner
 from alembert.tasks.settings import DistillLossSettings, LossSettings, load_settings
@@ -206,9 +205,9 @@ class Task(ABC, Generic[E, P]):
         return {}
 
     @property
-    def token_features(self) -> int | None:
-        """Rows of the embedding of features that the model reads beside its pieces; none: it reads none."""
-        return None
+    def token_features(self) -> Mapping[str, int]:
+        """Rows of the embedding of features that the model reads beside its pieces, by what they stand for, in order."""
+        return {}
 
     @property
     def attention_pattern(self) -> str | None:
@@ -266,8 +265,8 @@ class Task(ABC, Generic[E, P]):
 
         return soft_cross_entropy(outputs, taught, settings.temperature)
 
-    def for_student(self) -> Task[E, P]:
-        """Return the task as a student begins it, without what the weights of the teacher decided."""
+    def for_student(self, *, lexicons: bool = False) -> Task[E, P]:
+        """Return the task as a student begins it, without what the weights of the teacher decided, or its lexicons."""
         return self
 
     # -- decoding
@@ -391,20 +390,9 @@ class Task(ABC, Generic[E, P]):
         """Names of the lexicons that the model reads."""
         return ()
 
+    def lexicon_notes(self) -> list[str]:
+        """Describe what the lexicons have beside the terms that the model was trained with."""
+        return []
+
 
 AnyTask = Task[Any, Any]
-
-
-def register_task(task_class: type[AnyTask]) -> None:
-    """Make a task that stands outside of this package known by its name, as a line of `TASKS` does inside."""
-    TASKS[task_class.name] = f"{task_class.__module__}:{task_class.__qualname__}"
-
-
-def get_task_class(name: str) -> type[AnyTask]:
-    """Find a task by its name."""
-    if name not in TASKS:
-        advice = f" For {name}, use --task {other}." if (other := find_task_by_alias(name)) else ""
-        raise BadSetting(f"There is no task {name!r}; expected one of {', '.join(TASKS)}.{advice}")
-    module, _, class_name = TASKS[name].partition(":")
-    task_class: type[AnyTask] = getattr(importlib.import_module(module), class_name)
-    return task_class

@@ -1,8 +1,8 @@
 """Find the terms of lexicons in text.
 
 In: lexicons (`lexicon`), then texts. Out: `TermMatch(start, end, label, concepts)` with offsets of the original text.
-The leftmost match wins, then the longest; where two lexicons have the same term, the first lexicon. Terms are matched
-between word borders, except Chinese and Japanese ones, which have none.
+The leftmost match wins, then the longest; where two lexicons have the same term, the first lexicon, unless the lexicons are
+looked up apart. Terms are matched between word borders, except Chinese and Japanese ones, which have none.
 
 The trade-off: a trie over hashed words (`trie`, `wordhash`) instead of an automaton over characters. It needs no
 further dependency, handles word borders and hyphen, plural and Greek spellings by construction, and is several times
@@ -16,7 +16,6 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -35,17 +34,13 @@ from alembert.text.lexicon import (
 )
 from alembert.text.stop_words import STOP_WORDS
 from alembert.text.trie import Trie
-from alembert.text.wordhash import HYPHENS, WINDOW, find_split_point, fold_case, hash_words
+from alembert.text.wordhash import HYPHENS, WINDOW, IndexArray, find_split_point, fold_case, hash_words
 
 _OVERLAP = 4 * MAX_TERM_LENGTH
 _TEXT_SEPARATOR = "\n\n"  # wider than the one space or hyphen that a term may span
 _MAX_LABELS = 255
 _LONGEST_NUMBER = 12
 _SEPARATORS = re.compile(rf"[\s{re.escape(HYPHENS)}]+")
-
-
-_Group = tuple[int, int, int, str]
-"""Node, lexicon, case rule, and the spelling where case matters."""
 
 
 class TermMatch(NamedTuple):
@@ -84,12 +79,8 @@ class TermEntries(NamedTuple):
     entries: tuple[int, ...]
 
 
-class TermSpelling(NamedTuple):
-    """One spelling of a term of one lexicon."""
-
-    text: str
-    order: int
-    concept: str
+_Spelling = tuple[str, int, str]
+"""A term or one of its spellings, the number of its lexicon, and its concept; plain, since there are hundreds of thousands."""
 
 
 @dataclass(frozen=True)
@@ -143,11 +134,9 @@ class Gazetteer:
         if len(lexicons) > _MAX_LABELS:
             raise BadSetting(f"{len(lexicons)} lexicons were given; at most {_MAX_LABELS} can be matched at once.")
         rows = sum(len(lexicon.terms) for lexicon in lexicons)
-        terms = list(_select_spellings(lexicons, _StopFilter.from_lists(stop, keep, ordinary)))
-        spellings = [
-            TermSpelling(text, order, concept) for term, order, concept in terms for text in list_spellings(term)
-        ]
-        trie, ends = _build_trie(spellings)
+        terms = list(_select_terms(lexicons, _StopFilter.from_lists(stop, keep, ordinary)))
+        spellings = [(text, order, concept) for term, order, concept in terms for text in list_spellings(term)]
+        trie, ends = _build_trie([text for text, _, _ in spellings])
         built = GazetteerCounts(rows, rows - len(terms), len(spellings) - len(terms))
         labels = tuple(lexicon.label for lexicon in lexicons)
         entries, numbers = _group_entries(spellings, ends, len(trie.final))
@@ -156,19 +145,35 @@ class Gazetteer:
     def find(self, text: str, seen: set[int] | None = None) -> list[TermMatch]:
         """Find the terms of a text, in order, none overlapping another; `seen` gets the numbers of their entries."""
         matches: list[TermMatch] = []
-        begin = 0
-        while begin < len(text):
-            end = begin + WINDOW
-            last = end >= len(text)
-            cut = len(text) if last else find_split_point(text, end - _OVERLAP)
-            matches += self._find_in(text, begin, end, cut, seen)
-            begin = max(cut, matches[-1].end if matches else 0)
+        free_from = 0
+        for start, stop, node in self._candidates(text):
+            if free_from <= start and (entry := self._entry(node, text[start:stop])) is not None:
+                free_from = stop
+                if seen is not None:
+                    seen.add(entry)
+                matches.append(self._match(start, stop, entry))
         return matches
 
-    def find_all(self, texts: Sequence[str], seen: set[int] | None = None) -> list[list[TermMatch]]:
+    def find_apart(self, text: str) -> list[TermMatch]:
+        """Find the terms of each lexicon as if it were alone: matches of one do not overlap, those of several may."""
+        matches: list[TermMatch] = []
+        free_from = [0] * len(self.labels)
+        for start, stop, node in self._candidates(text):
+            surface = text[start:stop]
+            for entry in range(self.entries.first[node], self.entries.first[node + 1]):
+                label = self.entries.labels[entry]
+                if free_from[label] <= start and self._agrees(entry, surface):
+                    free_from[label] = stop
+                    matches.append(self._match(start, stop, entry))
+        return matches
+
+    def find_all(
+        self, texts: Sequence[str], seen: set[int] | None = None, *, apart: bool = False
+    ) -> list[list[TermMatch]]:
         """Find the terms of many texts, which is several times faster than one call for each short text."""
         borders = np.cumsum([len(text) + len(_TEXT_SEPARATOR) for text in texts])
-        matches = self.find(_TEXT_SEPARATOR.join(texts), seen)
+        joined = _TEXT_SEPARATOR.join(texts)
+        matches = self.find_apart(joined) if apart else self.find(joined, seen)
         owners = np.searchsorted(borders, [match.start for match in matches], side="right")
         matches_per_text: list[list[TermMatch]] = [[] for _ in texts]
         shifts = [0, *borders.tolist()]
@@ -177,31 +182,33 @@ class Gazetteer:
             matches_per_text[owner].append(TermMatch(start - shift, end - shift, label, concepts))
         return matches_per_text
 
-    def _find_in(self, text: str, begin: int, end: int, cut: int, seen: set[int] | None) -> Iterator[TermMatch]:
-        """Yield the matches that start between `begin` and `cut`; they may reach up to `end`."""
-        words = hash_words(text[begin:end])
-        positions, depths, nodes = self.trie.walk(words)
-        order = np.lexsort((-depths, positions))
-        starts = (words.starts[positions[order]] + begin).tolist()
-        ends = (words.ends[positions[order] + depths[order] - 1] + begin).tolist()
-        free_from = begin
-        for start, stop, node in zip(starts, ends, nodes[order].tolist(), strict=True):
-            if free_from <= start < cut:
-                entry = self._entry(node, text[start:stop])
-                if entry is not None:
-                    free_from = stop
-                    if seen is not None:
-                        seen.add(entry)
-                    yield TermMatch(start, stop, self.labels[self.entries.labels[entry]], self.entries.concepts[entry])
+    def _candidates(self, text: str) -> Iterator[tuple[int, int, int]]:
+        """Yield start, end and node of all terms, whatever their case, from left to right and the longest first."""
+        begin = 0
+        while begin < len(text):
+            end = begin + WINDOW
+            cut = len(text) if end >= len(text) else find_split_point(text, end - _OVERLAP)
+            words = hash_words(text[begin:end])
+            positions, depths, nodes = self.trie.walk(words)
+            order = np.lexsort((-depths, positions))
+            order = order[words.starts[positions[order]] < cut - begin]
+            starts = words.starts[positions[order]] + begin
+            ends = words.ends[positions[order] + depths[order] - 1] + begin
+            yield from zip(starts.tolist(), ends.tolist(), nodes[order].tolist(), strict=True)
+            begin = cut
+
+    def _match(self, start: int, stop: int, entry: int) -> TermMatch:
+        return TermMatch(start, stop, self.labels[self.entries.labels[entry]], self.entries.concepts[entry])
 
     def _entry(self, node: int, surface: str) -> int | None:
         """Choose the first entry of a node whose case rule allows the surface."""
-        entries = self.entries
-        for entry in range(entries.first[node], entries.first[node + 1]):
-            rule = entries.cases[entry]
-            if rule == CASE_FREE or case_agrees(rule, entries.surfaces[entry], surface):
-                return entry
-        return None
+        entries = range(self.entries.first[node], self.entries.first[node + 1])
+        return next((entry for entry in entries if self._agrees(entry, surface)), None)
+
+    def _agrees(self, entry: int, surface: str) -> bool:
+        """Return whether the case rule of an entry allows the surface."""
+        rule = self.entries.cases[entry]
+        return rule == CASE_FREE or case_agrees(rule, self.entries.surfaces[entry], surface)
 
 
 def make_stop_list_key(term: str) -> str:
@@ -224,8 +231,7 @@ class _StopFilter:
         return cls(stopped, exceptions, common, max([_LONGEST_NUMBER, *map(len, stopped | common)]))
 
     def excludes(self, term: str) -> bool:
-        if len(term) > self.longest:
-            return False
+        """Return whether a term of at most the longest length is left out."""
         key = make_stop_list_key(term)
         if key in self.exceptions:
             return False
@@ -234,18 +240,18 @@ class _StopFilter:
         return key in self.ordinary and choose_case_rule(term) == CASE_EXACT
 
 
-def _select_spellings(lexicons: Sequence[Lexicon], stops: _StopFilter) -> Iterator[TermSpelling]:
+def _select_terms(lexicons: Sequence[Lexicon], stops: _StopFilter) -> Iterator[_Spelling]:
     for order, lexicon in enumerate(lexicons):
         for term, concept in lexicon.terms:
-            if not stops.excludes(term):
-                yield TermSpelling(term, order, concept)
+            if len(term) > stops.longest or not stops.excludes(term):
+                yield term, order, concept
 
 
-def _build_trie(spellings: list[TermSpelling]) -> tuple[Trie, NDArray[np.int32]]:
+def _build_trie(spellings: list[str]) -> tuple[Trie, NDArray[np.int32]]:
     """Split all spellings into words, many at a time, and build their trie."""
     hashes, lengths = [np.zeros(0, dtype=np.uint64)], [np.zeros(0, dtype=np.int64)]
     for begin in range(0, len(spellings), 4096):
-        texts = [row.text for row in spellings[begin : begin + 4096]]
+        texts = spellings[begin : begin + 4096]
         words = hash_words("\n".join(texts))
         borders = np.cumsum([len(text) + 1 for text in texts])
         owner = np.searchsorted(borders, words.starts, side="right")
@@ -254,7 +260,7 @@ def _build_trie(spellings: list[TermSpelling]) -> tuple[Trie, NDArray[np.int32]]
     return Trie.from_words(np.concatenate(hashes), np.concatenate(lengths))
 
 
-def _terms(terms: list[TermSpelling], labels: Sequence[str], numbers: Sequence[int]) -> Iterator[TermEntries]:
+def _terms(terms: list[_Spelling], labels: Sequence[str], numbers: Sequence[int]) -> Iterator[TermEntries]:
     """Yield each term with the entries of its spellings, whose numbers are in the same order."""
     rest = iter(numbers)
     for term, order, _ in terms:
@@ -262,29 +268,58 @@ def _terms(terms: list[TermSpelling], labels: Sequence[str], numbers: Sequence[i
 
 
 def _group_entries(
-    spellings: list[TermSpelling], ends: NDArray[np.int32], nodes: int
+    spellings: list[_Spelling], ends: NDArray[np.int32], nodes: int
 ) -> tuple[TrieEntries, Sequence[int]]:
     """Group the spellings that match alike (same words, lexicon and case); return also the group of each spelling."""
-    groups: dict[_Group, tuple[str, ...]] = {}
-    group_of: list[_Group] = []
-    alone: dict[str, tuple[str, ...]] = {"": ()}  # one tuple for all spellings of a concept
-    for (text, order, concept), node in zip(spellings, ends.tolist(), strict=True):
-        rule = choose_case_rule(text)
-        key = (node, order, rule, strip_hyphens(text) if rule else "")
-        group_of.append(key)
-        concepts = groups.get(key)
-        if not concepts:
-            groups[key] = alone.setdefault(concept, (concept,))
-        elif concept not in concepts:
-            groups[key] = concepts + alone.setdefault(concept, (concept,))
-    keys = sorted(groups, key=itemgetter(0, 1))
-    first = np.searchsorted([key[0] for key in keys], np.arange(nodes + 1)).astype(np.int32)
-    numbers = {key: number for number, key in enumerate(keys)}
+    orders = np.fromiter((order for _, order, _ in spellings), np.int64, len(spellings))
+    rules = np.fromiter((choose_case_rule(text) for text, _, _ in spellings), np.int64, len(spellings))
+    surfaces, surface_of = _number_surfaces(spellings, rules)
+    first_of, group_of = _number_groups(ends.astype(np.int64), orders, rules, surface_of)
+    first = np.searchsorted(ends[first_of], np.arange(nodes + 1)).astype(np.int32)
     entries = TrieEntries(
         first=array("i", first.tobytes()),
-        labels=bytes(key[1] for key in keys),
-        cases=bytes(key[2] for key in keys),
-        surfaces=[key[3] for key in keys],
-        concepts=[groups[key] for key in keys],
+        labels=orders[first_of].astype(np.uint8).tobytes(),
+        cases=rules[first_of].astype(np.uint8).tobytes(),
+        surfaces=[surfaces[number] for number in surface_of[first_of].tolist()],
+        concepts=_collect_concepts(spellings, group_of, len(first_of)),
     )
-    return entries, array("i", [numbers[key] for key in group_of])
+    return entries, group_of
+
+
+def _number_surfaces(spellings: list[_Spelling], rules: IndexArray) -> tuple[list[str], IndexArray]:
+    """Number the spellings whose case matters, as `case_agrees` compares them; all others are number 0."""
+    numbers = {"": 0}
+    surface_of = np.zeros(len(spellings), np.int64)
+    for place in np.flatnonzero(rules).tolist():
+        surface_of[place] = numbers.setdefault(strip_hyphens(spellings[place][0]), len(numbers))
+    return list(numbers), surface_of
+
+
+def _number_groups(nodes: IndexArray, *others: IndexArray) -> tuple[IndexArray, list[int]]:
+    """Number the distinct lines of columns; return where each number occurs first, and the number of each line.
+
+    Numbers are in the order of nodes, then of lexicons, then of the first occurrence.
+    """
+    columns = (nodes, *others)
+    order = np.lexsort(columns[::-1])
+    is_new = np.zeros(len(order), bool)
+    is_new[:1] = True
+    for column in columns:
+        is_new[1:] |= np.diff(column[order]) != 0
+    first_of = order[is_new]  # the sort is stable
+    rank = np.lexsort((first_of, others[0][first_of], nodes[first_of]))
+    number_of = np.empty(len(rank), np.int64)
+    number_of[rank] = np.arange(len(rank))
+    group_of = np.empty(len(order), np.int64)
+    group_of[order] = number_of[np.cumsum(is_new) - 1]
+    return first_of[rank], group_of.tolist()
+
+
+def _collect_concepts(spellings: list[_Spelling], group_of: list[int], groups: int) -> list[tuple[str, ...]]:
+    """List the concepts of each group, each once."""
+    concepts: list[tuple[str, ...]] = [()] * groups
+    alone: dict[str, tuple[str, ...]] = {}  # one tuple for all spellings of a concept
+    for (_, _, concept), group in zip(spellings, group_of, strict=True):
+        if concept and concept not in concepts[group]:
+            concepts[group] += alone.setdefault(concept, (concept,))
+    return concepts

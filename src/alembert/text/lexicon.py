@@ -149,12 +149,12 @@ def choose_case_rule(term: str) -> int:
     >>> [choose_case_rule(term) for term in ("BRCA1", "p53", "Gout", "Acute Abdomen")] == [CASE_EXACT, CASE_EXACT, CASE_FIRST, CASE_FREE]
     True
     """
+    if len(term) > 5 and (" " in term or term != term.upper()):  # most terms
+        return CASE_FREE
     if _IDEOGRAPH.search(term):
         return CASE_FREE
     if " " not in term and term == term.upper():
         return CASE_EXACT
-    if len(term) > 5:
-        return CASE_FREE
     return CASE_EXACT if _SYMBOL.search(term, 1) or term[0].isdigit() else CASE_FIRST
 
 

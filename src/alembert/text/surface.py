@@ -5,21 +5,23 @@ Letter case and shape come from the original text, so that an uncased model sees
 feature, and the matches that these rows stand for. The first row of each feature means that there is nothing to say; row 0
 belongs to no feature, and stands where no features are read at all.
 
-A lexicon has its own gazetteer, since the same words may be a term of several.
+The same words may be a term of several lexicons, so each is a feature of its own. Where a text defines an abbreviation
+(`abbreviations`), a match of its long form counts for the short form everywhere in the text, and the other way round.
 """
 
 # N pieces, F features, W words, K matches
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from alembert.text.abbreviations import find_abbreviations, find_occurrences
 from alembert.text.gazetteer import Gazetteer
 
 IntArray = npt.NDArray[np.int64]
@@ -39,6 +41,14 @@ class PieceOffsets(NamedTuple):
     starts_N: IntArray
     ends_N: IntArray
     words_N: IntArray
+
+
+class LexiconMatch(NamedTuple):
+    """A term in a text, with the number of its lexicon."""
+
+    start: int
+    end: int
+    lexicon: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,29 +87,42 @@ class SurfaceFeatures:
     """Which features are read, with what finds the terms of each lexicon."""
 
     case: bool = False
-    gazetteers: Mapping[str, Gazetteer] = field(default_factory=dict)
-    """By the name of the lexicon, in the order of the features."""
+    gazetteer: Gazetteer | None = None
+    """Finds the terms of all lexicons, whose order is that of the features; none: there are no lexicons."""
+    abbreviations: bool = True
+    """Whether matches count for the abbreviations that a text defines for them."""
 
     @property
-    def rows(self) -> int:
-        """Rows of the embedding table."""
-        return self._first_lexicon_row + _LEXICON_ROWS * len(self.gazetteers)
+    def lexicons(self) -> tuple[str, ...]:
+        return () if self.gazetteer is None else self.gazetteer.labels
+
+    @property
+    def blocks(self) -> dict[str, int]:
+        """Rows of the embedding table that belong together, by name: what each stands for, and how many there are."""
+        case = {"case of pieces": _PIECE_ROWS, "case of words": _WORD_ROWS} if self.case else {}
+        return {"none": _FIRST_ROW, **case, **{f"lexicon {label}": _LEXICON_ROWS for label in self.lexicons}}
 
     @property
     def nothing_F(self) -> IntArray:
         """The features of a token that there is nothing to say of, such as [CLS]."""
         case = [_FIRST_ROW, _FIRST_ROW + _PIECE_ROWS] if self.case else []
-        lexicons = self._first_lexicon_row + _LEXICON_ROWS * np.arange(len(self.gazetteers))
+        lexicons = self._first_lexicon_row + _LEXICON_ROWS * np.arange(len(self.lexicons))
         return np.concatenate((case, lexicons)).astype(np.int64)
 
     def compute(self, texts: Sequence[str], offsets: Iterable[PieceOffsets]) -> list[SurfaceRows]:
         """Return the features of texts; the terms of all texts are looked up at once."""
-        found = [gazetteer.find_all(texts) for gazetteer in self.gazetteers.values()]
-        spans = [
-            [[(match.start, match.end) for match in matches[number]] for matches in found]
-            for number in range(len(texts))
+        return list(map(self._compute, texts, offsets, self.find_matches(texts)))
+
+    def find_matches(self, texts: Sequence[str]) -> list[list[LexiconMatch]]:
+        """Find the terms of each lexicon in each text, with those that stand there as abbreviations."""
+        if self.gazetteer is None:
+            return [[] for _ in texts]
+        number_of = {label: number for number, label in enumerate(self.lexicons)}
+        found = [
+            [LexiconMatch(match.start, match.end, number_of[match.label]) for match in matches]
+            for matches in self.gazetteer.find_all(texts, apart=True)
         ]
-        return list(map(self._compute, texts, offsets, spans))
+        return list(map(add_abbreviations, texts, found)) if self.abbreviations else found
 
     @property
     def _case_columns(self) -> int:
@@ -109,20 +132,53 @@ class SurfaceFeatures:
     def _first_lexicon_row(self) -> int:
         return _FIRST_ROW + (_PIECE_ROWS + _WORD_ROWS if self.case else 0)
 
-    def _compute(self, text: str, offsets: PieceOffsets, matches: Sequence[Sequence[tuple[int, int]]]) -> SurfaceRows:
-        rows_NF = np.tile(self.nothing_F, (len(offsets.starts_N), 1))
+    def _compute(self, text: str, offsets: PieceOffsets, matches: Sequence[LexiconMatch]) -> SurfaceRows:
+        nothing_F = self.nothing_F
+        rows_NF = np.tile(nothing_F, (len(offsets.starts_N), 1))
         if self.case and len(rows_NF):
             rows_NF[:, :2] += _case_values(text, offsets)
         placed = [
             (*pieces, self._case_columns + number, text[start:end])
-            for number, spans in enumerate(matches)
-            for start, end in spans
+            for start, end, number in matches
             if (pieces := _piece_range(offsets, start, end)) is not None
         ]
-        for first, end, column, _ in placed:
-            rows_NF[first:end, column] += _match_values(offsets.words_N[first:end])
+        for first, end, column, _ in placed:  # two matches may touch one word, of which the last counts
+            rows_NF[first:end, column] = nothing_F[column] + _match_values(offsets.words_N[first:end])
         lines = np.array([match[:3] for match in placed], np.int64).reshape(-1, 3)
         return SurfaceRows(rows_NF, lines, tuple(match[3] for match in placed))
+
+
+def add_abbreviations(text: str, matches: list[LexiconMatch]) -> list[LexiconMatch]:
+    """Add matches where one form of an abbreviation that the text defines is a term, and the other one stands.
+
+    >>> text = "Leukemia (LK), LK"
+    >>> add_abbreviations(text, [LexiconMatch(0, 8, 0)])[1:]
+    [LexiconMatch(start=10, end=12, lexicon=0), LexiconMatch(start=15, end=17, lexicon=0)]
+    """
+    if not matches or not (definitions := find_abbreviations(text)):
+        return matches
+    every = list(matches)
+    for short, long in definitions:
+        for known, other in ((long, short), (short, long)):
+            occurrences = list(find_occurrences(text, text[slice(*other)], any_case=other is long))
+            for lexicon in sorted({match.lexicon for match in matches if _names(match, known)}):
+                every += _free_matches(every, occurrences, lexicon)
+    return every
+
+
+def _names(match: LexiconMatch, span: tuple[int, int]) -> bool:
+    """Return whether a match is a form of an abbreviation; it may begin before it ("childhood leukemia (LK)")."""
+    return match.start <= span[0] and match.end == span[1]
+
+
+def _free_matches(
+    matches: list[LexiconMatch], spans: Iterable[tuple[int, int]], lexicon: int
+) -> Iterator[LexiconMatch]:
+    """Yield matches of a lexicon at spans where it has none."""
+    own = [match for match in matches if match.lexicon == lexicon]
+    for start, end in spans:
+        if not any(match.start < end and start < match.end for match in own):
+            yield LexiconMatch(start, end, lexicon)
 
 
 def _case_values(text: str, offsets: PieceOffsets) -> IntArray:

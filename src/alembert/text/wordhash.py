@@ -58,7 +58,8 @@ GREEK_NAMES = [
 _FIRST_GREEK = 0x3B1
 WINDOW = 1 << 16
 _REACH = 1 << 11
-_CODES = 0x110000
+_TABLE_SIZES = (0x80, 0x3000, 0x110000)
+"""Code points that tables are made for, the fewest that a text needs: those for all take half a second."""
 _BASE = 0x9E3779B97F4A7C15
 _WORD_LIKE = np.array([False, True, True, False, True, False])
 
@@ -86,7 +87,7 @@ def fold_case(text: str) -> str:
 def hash_words(text: str) -> HashedWords:
     """Find the words of a text. Memory is about 60 bytes a character: split long texts into windows."""
     codes = _codes(text)
-    kinds = _kinds()[codes]
+    kinds = _kinds(_table_size(codes))[codes]
     starts = _starts(kinds)
     ends = _ends(kinds)
     first = kinds[starts]
@@ -135,7 +136,7 @@ def _hashes(
 ) -> Uint64Array:
     powers, inverses = _powers(1 << max(12, len(codes).bit_length()))
     sums = np.zeros(len(codes) + 1, dtype=np.uint64)
-    np.cumsum(_numbers()[codes] * powers[: len(codes)], out=sums[1:])
+    np.cumsum(_numbers(_table_size(codes))[codes] * powers[: len(codes)], out=sums[1:])
     stems = ends - _plural(codes, kinds, starts, ends)
     hashes: Uint64Array = (sums[stems] - sums[starts]) * inverses[starts]
     greek = np.flatnonzero(kinds == GREEK)
@@ -168,19 +169,24 @@ def _powers_of(base: int, size: int) -> Uint64Array:
     return np.cumprod(powers, dtype=np.uint64)
 
 
-def _characters() -> str:
-    return "".join(map(chr, range(_CODES)))
+def _table_size(codes: NDArray[np.uint8] | NDArray[np.uint32]) -> int:
+    highest = int(codes.max(initial=0))
+    return next(size for size in _TABLE_SIZES if highest < size)
+
+
+def _characters(size: int) -> str:
+    return "".join(map(chr, range(size)))
 
 
 @cache
-def _kinds() -> NDArray[np.uint8]:
-    """Classify every code point for splitting words."""
-    every = _characters()
-    kinds = np.full(_CODES, MARK, dtype=np.uint8)
-    kinds[np.fromiter(map(str.isalnum, every), dtype=bool, count=_CODES)] = LETTER
-    kinds[np.fromiter(map(str.isdecimal, every), dtype=bool, count=_CODES)] = DIGIT
-    kinds[np.fromiter(map(str.isspace, every), dtype=bool, count=_CODES)] = GAP
-    kinds[list(map(ord, HYPHENS))] = GAP
+def _kinds(size: int) -> NDArray[np.uint8]:
+    """Classify the first code points for splitting words."""
+    every = _characters(size)
+    kinds = np.full(size, MARK, dtype=np.uint8)
+    kinds[np.fromiter(map(str.isalnum, every), dtype=bool, count=size)] = LETTER
+    kinds[np.fromiter(map(str.isdecimal, every), dtype=bool, count=size)] = DIGIT
+    kinds[np.fromiter(map(str.isspace, every), dtype=bool, count=size)] = GAP
+    kinds[[ord(sign) for sign in HYPHENS if ord(sign) < size]] = GAP
     kinds[0x300:0x370] = LETTER  # combining accents belong to the letter before them
     kinds[0x391:0x3AA] = kinds[_FIRST_GREEK : _FIRST_GREEK + len(GREEK_NAMES)] = GREEK
     for low, high in IDEOGRAPHS:
@@ -189,9 +195,9 @@ def _kinds() -> NDArray[np.uint8]:
 
 
 @cache
-def _numbers() -> Uint64Array:
-    """Map every code point to a pseudo-random number of its folded character (the finaliser of SplitMix64)."""
-    folded = fold_case(_characters().replace("Σ", "σ"))  # a lone sigma: lower() would look at its neighbours
+def _numbers(size: int) -> Uint64Array:
+    """Map the first code points to a pseudo-random number of their folded character (the finaliser of SplitMix64)."""
+    folded = fold_case(_characters(size).replace("Σ", "σ"))  # a lone sigma: lower() would look at its neighbours
     mixed = np.frombuffer(folded.encode("utf-32-le", "surrogatepass"), dtype=np.uint32).astype(np.uint64)
     mixed = (mixed + np.uint64(1)) * np.uint64(_BASE)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

@@ -248,7 +248,7 @@ class CompareTask(Task[CompareExample, ComparePrediction]):
     def _used_half(self, outputs: Tensor) -> Tensor:
         return outputs[:, outputs.shape[1] // 2 :] if self.pooling == "cls_train_layer" else outputs
 
-    def for_student(self) -> CompareTask:
+    def for_student(self, *, lexicons: bool = False) -> CompareTask:
         return replace(self, dimension=0, layer=None)
 
     def with_head_weights(self, head: nn.Module) -> CompareTask:

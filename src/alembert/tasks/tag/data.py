@@ -54,6 +54,8 @@ class TagSettings:
     """Read letter case and shape of words beside their pieces, for models with an uncased vocabulary too."""
     lexicons: tuple[str, ...] = ()
     """Files of terms, each as LABEL=FILE, whose matches the model reads; a label may have several files."""
+    abbreviations: bool = True
+    """A match of a term counts also for the abbreviation that the document defines for it, and the other way round."""
     lexicon_dropout: float = 0.1
     """Share of the matches that training drops, so that the model does not lean on them."""
     known_lexicon_dropout: float = 0.5

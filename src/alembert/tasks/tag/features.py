@@ -1,8 +1,8 @@
 """Lexicons of a tagger: the terms that it knows by name, whose matches it reads as features.
 
-In: files of terms by label. Out: a gazetteer for each label, and files in the model's folder from which the same is made
-again, so that a folder is complete without the files that it was trained with. More terms may be added to a label at any
-time: what the model learnt is what a match of the label means, not the terms.
+In: files of terms by label. Out: a gazetteer, and files in the model's folder from which the same is made again, so that a
+folder is complete without the files that it was trained with. More terms may be added to a label at any time: what the
+model learnt is what a match of the label means, not the terms.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import csv
 import gzip
 import hashlib
 import io
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+import zlib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -33,6 +34,8 @@ class TagLexicons:
 
     terms: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Each term once, in order."""
+    added: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Further terms, which the model was not trained with."""
     warnings: tuple[str, ...] = ()
 
     @classmethod
@@ -43,7 +46,7 @@ class TagLexicons:
         if len(labels) > MAX_LEXICON_LABELS:
             raise BadSetting(f"There are {len(labels)} lexicons; expected at most {MAX_LEXICON_LABELS}.")
         terms = {label: _unique_terms(lexicon for lexicon in lexicons if lexicon.label == label) for label in labels}
-        return cls(terms, tuple(warning for lexicon in lexicons for warning in lexicon.warnings()))
+        return cls(terms, warnings=tuple(warning for lexicon in lexicons for warning in lexicon.warnings()))
 
     @classmethod
     def load(cls, folder: Path, table: Sequence[Mapping[str, Any]]) -> TagLexicons:
@@ -51,12 +54,13 @@ class TagLexicons:
         return cls({str(line["label"]): _read_terms(folder, str(line["label"]), str(line["sha256"])) for line in table})
 
     @cached_property
-    def gazetteers(self) -> dict[str, Gazetteer]:
-        """What finds the terms of each label."""
-        return {
-            label: Gazetteer.from_lexicons([Lexicon(label, [(term, "") for term in terms])])
-            for label, terms in self.terms.items()
-        }
+    def gazetteer(self) -> Gazetteer | None:
+        """What finds the terms; none: there are no lexicons."""
+        if not self.terms:
+            return None
+        return Gazetteer.from_lexicons(
+            [_to_lexicon(label, (*terms, *self.added.get(label, ()))) for label, terms in self.terms.items()]
+        )
 
     def add(self, other: TagLexicons) -> TagLexicons:
         """Return the terms of both; the other one may have known labels alone, since the model can read no new one."""
@@ -66,10 +70,37 @@ class TagLexicons:
                 f"The model was not trained with a lexicon {sorted(unknown)[0]!r}; its lexicons are: {known}. Add the terms "
                 "to one of these, or fine-tune with the new one."
             )
-        both = {
-            label: tuple(dict.fromkeys((*terms, *other.terms.get(label, ())))) for label, terms in self.terms.items()
+        added = {
+            label: tuple(dict.fromkeys((*self.added.get(label, ()), *_without(terms, self.terms[label]))))
+            for label, terms in other.terms.items()
         }
-        return TagLexicons(both, (*self.warnings, *other.warnings))
+        return replace(self, added={**self.added, **added}, warnings=(*self.warnings, *other.warnings))
+
+    def notes(self) -> list[str]:
+        """Describe the terms that were added, and those that are not looked for."""
+        if not self.added:
+            return []
+        counts = [
+            f"lexicon {label}: {len(self.terms[label]):,} terms of training + {len(terms):,} added"
+            for label, terms in self.added.items()
+        ]
+        new = Gazetteer.from_lexicons([_to_lexicon(label, terms) for label, terms in self.added.items()])
+        return [*counts, *self.warnings, *new.counts.warnings()]
+
+    def describe(self, types: Collection[str]) -> list[str]:
+        """Describe the lexicons that a tagger of entities of these types learns with."""
+        if self.gazetteer is None:
+            return []
+        lines = [
+            f"matches of the lexicon {label} are read beside the pieces: {len(terms):,} terms"
+            for label, terms in self.terms.items()
+        ]
+        strange = [
+            f"{label}: read as evidence; the tagger has no type of this name"
+            for label in self.terms
+            if label not in types
+        ]
+        return [*lines, *strange, *self.warnings, *self.gazetteer.counts.warnings()]
 
     def to_table(self) -> list[dict[str, Any]]:
         """Describe the lexicons, without their terms."""
@@ -91,6 +122,15 @@ def _unique_terms(lexicons: Iterable[Lexicon]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(term for lexicon in lexicons for term, _ in lexicon.terms))
 
 
+def _to_lexicon(label: str, terms: Iterable[str]) -> Lexicon:
+    return Lexicon(label, [(term, "") for term in terms])
+
+
+def _without(terms: Iterable[str], known: Iterable[str]) -> Iterator[str]:
+    old = frozenset(known)
+    return (term for term in terms if term not in old)
+
+
 def _write_terms(terms: Sequence[str]) -> bytes:
     text = io.StringIO()
     csv.writer(text, "excel-tab", lineterminator="\n").writerows([["term"], *([term] for term in terms)])
@@ -101,8 +141,11 @@ def _read_terms(folder: Path, label: str, expected: str) -> tuple[str, ...]:
     path = folder / _file_name(expected)
     if not path.is_file():
         raise BadFile(f"The lexicon {label} that the model was trained with is missing ({path}). Restore the folder.")
-    with gzip.open(path, "rt", encoding="utf8", newline="") as file:
-        terms = tuple(row[0] for row in islice(csv.reader(file, "excel-tab"), 1, None))
+    try:
+        with gzip.open(path, "rt", encoding="utf8", newline="") as file:
+            terms = tuple(row[0] for row in islice(csv.reader(file, "excel-tab"), 1, None))
+    except (OSError, EOFError, zlib.error, ValueError, IndexError, csv.Error):
+        raise BadFile(f"{path}, which has the lexicon {label} of the model, is damaged. Restore the file.") from None
     if hash_terms(terms) != expected:
         raise BadFile(
             f"{path} has other terms than the lexicon {label} that the model was trained with. Restore the file, and give "

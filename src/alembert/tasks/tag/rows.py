@@ -81,6 +81,13 @@ def _piece_offsets(encoding: Encoding) -> PieceOffsets:
     return PieceOffsets(offsets_N2[:, 0], offsets_N2[:, 1], np.asarray(encoding.word_ids, np.int64))
 
 
+def collect_mentions(examples: Sequence[TagExample]) -> frozenset[str]:
+    """Collect the entities of examples, in lower case."""
+    return frozenset(
+        example.text[start:end].lower() for example in examples for start, end, _ in example.entities or ()
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class TagRowBuilder:
     """How documents become rows."""
@@ -95,8 +102,8 @@ class TagRowBuilder:
     """Whether the right answer for some words is one of several tags."""
     surface: SurfaceFeatures | None = None
     """What is read beside the pieces."""
-    mentions: frozenset[str] = frozenset()
-    """Entities of the training data in lower case, if matches are dropped by it; empty: none is."""
+    mentions: frozenset[str] | None = None
+    """Entities of the training data in lower case, by which matches are dropped; none: none is."""
 
     def encode(self, examples: Sequence[TagExample]) -> list[EncodedExample]:
         """Encode documents; their texts go through the tokenizer at once."""
@@ -112,6 +119,7 @@ class TagRowBuilder:
         ids = np.asarray(encoding.ids, np.int64)
         windows = cut_document(example, words, len(ids), self.limit, min(self.settings.shared, self.limit // 2))
         ranges, lost = self._reachable(example, words)
+        features = self._features(surface)
         rows, first, own = [], [], []
         for window in windows:
             owned = np.searchsorted(words.pieces_W, (window.own_start, window.own_end)).tolist()
@@ -121,8 +129,8 @@ class TagRowBuilder:
             inside = np.concatenate(([self.tokenizer.cls_id], ids[window.start : window.end], [self.tokenizer.sep_id]))
             positions = words.pieces_W[begin:end] - window.start + 1
             labels = None if ranges is None else self._labels(ranges, begin, end, len(words), example.types)
-            features = None if surface is None else self._features(surface, window)
-            rows.append(Row(ids=inside, positions=positions, labels=labels, features=features))
+            cut = None if features is None else features.cut(window.start, window.end)
+            rows.append(Row(ids=inside, positions=positions, labels=labels, features=cut))
             first.append(begin)
             own.append((owned[0], owned[1]))
         coverage = Coverage(
@@ -137,19 +145,15 @@ class TagRowBuilder:
         )
         return EncodedExample(tuple(rows), coverage, TagLayout(words, tuple(first), tuple(own)))
 
-    def _features(self, surface: SurfaceRows, window: Window) -> TokenFeatures:
-        """Return the features of a window, between those of the special tokens."""
-        assert self.surface is not None
-        nothing_F = self.surface.nothing_F
-        rows_TF = np.vstack([nothing_F, surface.rows_NF[window.start : window.end], nothing_F])
-        if not self.mentions:
-            return TokenFeatures(rows_TF, nothing_F)
-        inside_K = (surface.matches_K3[:, 1] > window.start) & (surface.matches_K3[:, 0] < window.end)
-        matches_K3 = surface.matches_K3[inside_K]
-        matches_K3[:, :2] = (matches_K3[:, :2] - window.start).clip(0, window.end - window.start) + 1
+    def _features(self, surface: SurfaceRows | None) -> TokenFeatures | None:
+        """Return the features of a document; in training with how often each match is dropped."""
+        if self.surface is None or surface is None:
+            return None
+        if self.mentions is None:
+            return TokenFeatures(surface.rows_NF, self.surface.nothing_F)
         rates = (self.settings.lexicon_dropout, self.settings.known_lexicon_dropout)
-        dropout = [rates[surface.surfaces[k].lower() in self.mentions] for k in np.flatnonzero(inside_K)]
-        return TokenFeatures(rows_TF, nothing_F, matches_K3, np.array(dropout, np.float32))
+        dropout_K = np.array([rates[text.lower() in self.mentions] for text in surface.surfaces], np.float32)
+        return TokenFeatures(surface.rows_NF, self.surface.nothing_F, surface.matches_K3, dropout_K)
 
     def _reachable(self, example: TagExample, words: WordOffsets) -> tuple[list[LabelledSpan] | None, int]:
         if example.entities is None:

@@ -47,7 +47,7 @@ from alembert.tasks.tag.decode import (
     with_probabilities,
 )
 from alembert.tasks.tag.features import TagLexicons
-from alembert.tasks.tag.rows import TagRowBuilder
+from alembert.tasks.tag.rows import TagRowBuilder, collect_mentions
 from alembert.tasks.tag.tags import OUTSIDE, TagScheme, from_tags, tag_names
 from alembert.tasks.tag.types import apply_declared_types, check_declared_types, infer_types
 from alembert.tasks.task import LossUnit, SampleMetric, Task, TaskScores
@@ -87,8 +87,6 @@ class TagTask(Task[TagExample, TagPrediction]):
     """Names of the head's outputs, if the head was trained elsewhere; empty: the tags of the scheme."""
     lexicons: TagLexicons = field(default_factory=TagLexicons)
     """Terms whose matches the model reads."""
-    mentions: frozenset[str] = frozenset()
-    """Entities of the training data in lower case, while it is learnt."""
     is_training: bool = False
     """Whether matches of lexicons are dropped at random."""
 
@@ -131,10 +129,7 @@ class TagTask(Task[TagExample, TagPrediction]):
         types = tuple(sorted(counts))
         partial = any(example.types is not None and example.types < counts.keys() for example in examples)
         lexicons = TagLexicons.read(settings.lexicons)
-        mentions = frozenset(
-            example.text[start:end].lower() for example in examples for start, end, _ in example.entities or ()
-        )
-        return cls(types, settings, partial, lexicons=lexicons, mentions=mentions)
+        return cls(types, settings, partial, lexicons=lexicons)
 
     def describe(self) -> list[str]:
         many = "type" if len(self.types) == 1 else "types"
@@ -150,10 +145,7 @@ class TagTask(Task[TagExample, TagPrediction]):
             )
         if self.settings.case:
             sentences.append("letter case and shape of words are read beside the pieces")
-        for label, terms in self.lexicons.terms.items():
-            sentences.append(f"matches of the lexicon {label} are read beside the pieces: {len(terms):,} terms")
-        sentences += self.lexicons.warnings
-        return sentences
+        return [*sentences, *self.lexicons.describe(self.types)]
 
     def check(self, examples: Sequence[TagExample]) -> None:
         check_entity_types(examples, self.types)
@@ -214,18 +206,18 @@ class TagTask(Task[TagExample, TagPrediction]):
         """What the model reads beside the pieces."""
         if not (self.settings.case or self.lexicons.terms):
             return None
-        return SurfaceFeatures(self.settings.case, self.lexicons.gazetteers)
+        return SurfaceFeatures(self.settings.case, self.lexicons.gazetteer, self.settings.abbreviations)
 
     @property
-    def token_features(self) -> int | None:
-        return None if self.surface is None else self.surface.rows
+    def token_features(self) -> Mapping[str, int]:
+        return {} if self.surface is None else self.surface.blocks
 
     def for_training(self) -> TagTask:
         return replace(self, is_training=True)
 
     def encode(self, examples: Sequence[TagExample], tokenizer: Tokenizer, longest: int) -> list[EncodedExample]:
         limit = min(self.settings.max_length, longest) - 2
-        mentions = self.mentions if self.is_training else frozenset()
+        mentions = collect_mentions(examples) if self.is_training else None
         builder = TagRowBuilder(
             self.settings, self.types, self.tags, tokenizer, limit, self._allows_several, self.surface, mentions
         )
@@ -271,6 +263,9 @@ class TagTask(Task[TagExample, TagPrediction]):
         if self.settings.head == "crf":
             return self._chain(head, target).distillation_loss(outputs, taught, settings)
         return super().distillation_loss(head, outputs, taught, target, settings)
+
+    def for_student(self, *, lexicons: bool = False) -> TagTask:
+        return self if lexicons else replace(self, lexicons=TagLexicons())
 
     def _chain(self, head: nn.Module, target: TaskBatch) -> CrfLoss:
         from alembert.tasks.tag.losses import CrfLoss
@@ -384,6 +379,9 @@ class TagTask(Task[TagExample, TagPrediction]):
     @property
     def lexicon_labels(self) -> tuple[str, ...]:
         return tuple(self.lexicons.terms)
+
+    def lexicon_notes(self) -> list[str]:
+        return self.lexicons.notes()
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> TagTask:

@@ -25,7 +25,7 @@ from alembert.errors import BadFile, BadSetting
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.checkpoint import open as open_checkpoint
 from alembert.files.student import make_student
-from alembert.files.surgery import with_embedding_head
+from alembert.files.surgery import with_embedding_head, with_token_features
 from alembert.hub import model_folder
 from alembert.settings import as_table
 from alembert.tasks.compare.pooling import find_missing_head
@@ -42,7 +42,7 @@ from alembert.train.distributed import Processes
 from alembert.train.finetune.data import TaskSpec, prepare_data
 from alembert.train.finetune.data_reports import build_reports
 from alembert.train.finetune.finetune import FinetuneRunResult, select_best_seed
-from alembert.train.finetune.seeds import check_seeds, get_seed_folder
+from alembert.train.finetune.seeds import check_seeds, find_token_features, get_seed_folder
 from alembert.train.run import OutputFolder, RunContext, join_processes
 
 STUDENT_SAMPLE_ROWS: Final = 256
@@ -146,7 +146,8 @@ class _DistillRun:
     def _prepare(self) -> TaskDistillation:
         teacher = open_checkpoint(self.job.teacher)
         teacher = with_embedding_head(teacher, find_missing_head(teacher.folder, teacher.blueprint.heads))
-        task = read_task(Path(self.job.teacher), self.job.task).open().for_student()
+        teacher_task = read_task(Path(self.job.teacher), self.job.task).open()
+        task = teacher_task.for_student(lexicons=self.settings.lexicons)
         _check_same_task(task, self.job)
         tokenizer = None if self.job.vocabulary is None else Tokenizer.open(self.job.vocabulary)
         reading = self._read_examples(task)
@@ -158,11 +159,15 @@ class _DistillRun:
             rows=_sample_rows(teacher, task, reading.examples),
             seed=self.settings.seed,
         )
+        if student.folder is None:  # it was cut out of the teacher
+            student = with_token_features(student, task.token_features, find_token_features(teacher))
         name, more = task.name, partial(self._more, teacher)
         spec = TaskSpec(task=name, data=self.job.data, settings=task.settings)
         prepared = prepare_data({name: spec}, student, known={name: task}, readings={name: reading}, more=more)
         cache = self.context.cache_for(self.out)
-        return TaskDistillation(self.job, teacher, prepared, self.settings, cache, self.context, self.processes)
+        return TaskDistillation(
+            self.job, teacher, teacher_task, prepared, self.settings, cache, self.context, self.processes
+        )
 
     def _read_examples(self, task: AnyTask) -> ReadResult[Any]:
         """Read the files to train on, or those to be divided: once, since they may be large."""

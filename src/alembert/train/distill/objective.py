@@ -36,7 +36,7 @@ from alembert.train.distill.layers import LayerLosses, combine_losses
 from alembert.train.distill.settings import ANSWER_LOSSES, GeneralDistillSettings, StageSettings
 from alembert.train.distill.teacher import Teacher, TeacherOutputs, TeacherRequest
 from alembert.train.distill.teacher_cache import TeacherCache
-from alembert.train.finetune.objective import TaskObjective
+from alembert.train.finetune.objective import EncodedExamples, TaskObjective
 from alembert.train.objective import EvalResult, MicroBatch
 from alembert.train.pretrain.lm import Collator, cut_held_out_spans
 
@@ -92,7 +92,11 @@ class TaskDistillObjective:
         layer_losses: LayerLosses,
         settings: StageSettings,
         cache: TeacherCache | None = None,
+        *,
+        teacher_dev: EncodedExamples | None = None,
     ) -> None:
+        """Put together what is imitated; `teacher_dev` are the development examples, if the teacher reads them otherwise."""
+        self.teacher_dev = teacher_dev or task_objective.dev
         self.task_objective = task_objective
         self.teacher = teacher
         self.layer_losses = layer_losses
@@ -169,14 +173,16 @@ class TaskDistillObjective:
     def _eval_batches(self) -> list[MicroBatch]:
         """Micro-batches of development rows, with the teacher's outputs, which are the same at each evaluation."""
         task = self.task_objective
-        dev = TaskObjective(task.task, task.dev, task.dev, task.settings, head=task.head)
+        dev, theirs = (
+            TaskObjective(task.task, read, read, task.settings, head=task.head) for read in (task.dev, self.teacher_dev)
+        )
         batches: list[MicroBatch] = []
         for portion in dev.feed.epoch_batches(0):
             if sum(micro.tokens for micro in batches) >= EVAL_TOKENS:
                 break
             micro = replace(dev.collate(portion), wanted=None)
             counts = self.layer_losses.counts(micro.batch)
-            batches.append(add_teacher_target(micro, counts, self._ask_teacher(micro)))
+            batches.append(add_teacher_target(micro, counts, self._ask_teacher(theirs.collate(portion))))
         return batches
 
     def _ask_teacher(self, micro: MicroBatch) -> TeacherOutputs:

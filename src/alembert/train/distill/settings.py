@@ -138,6 +138,8 @@ class DistillSettings:
     """Random seed."""
     student: StudentSettings = field(default_factory=StudentSettings)
     """Initialisation of the student."""
+    lexicons: bool = False
+    """Whether the student of a tagger reads the lexicons of its teacher; letter case it reads if the teacher does."""
     augment: AugmentSettings = field(default_factory=lambda: AugmentSettings(copies=0))
     """Augmentation of the training examples; copies = 0: none."""
     forget_training: bool = False

@@ -23,7 +23,9 @@ from alembert.files.surgery import with_heads
 from alembert.nn.model import Model
 from alembert.settings import as_table
 from alembert.tasks.data_report import DataReport
+from alembert.tasks.example import EncodedExample
 from alembert.tasks.files import read_task
+from alembert.tasks.task import AnyTask
 from alembert.train.distill.layers import LayerLosses
 from alembert.train.distill.objective import (
     TaskDistillObjective,
@@ -43,7 +45,7 @@ from alembert.train.distill.teacher_cache import (
 from alembert.train.distributed import Processes
 from alembert.train.finetune.data import DataFiles, PreparedData, PreparedTask
 from alembert.train.finetune.finetune import with_run_length
-from alembert.train.finetune.objective import TaskObjective, group_rows
+from alembert.train.finetune.objective import EncodedExamples, TaskObjective, group_rows
 from alembert.train.finetune.seeds import (
     SCORES_FILE,
     SeedResult,
@@ -84,6 +86,8 @@ class TaskDistillation:
 
     job: DistillJob
     teacher: Checkpoint
+    teacher_task: AnyTask
+    """The task as the teacher reads it: a student may read fewer features beside the pieces."""
     prepared: PreparedData
     settings: DistillSettings
     cache: Path
@@ -196,7 +200,10 @@ class TaskDistillation:
 
     def _objective(self, stage: StageSettings) -> TaskDistillObjective:
         rows, teacher, losses = self._task_objective(stage), self._open_teacher(stage), self._layer_losses(stage)
-        return TaskDistillObjective(rows, teacher, losses, stage, self._cache_teacher(rows, teacher, losses, stage))
+        cache = self._cache_teacher(rows, teacher, losses, stage)
+        return TaskDistillObjective(
+            rows, teacher, losses, stage, cache, teacher_dev=self._with_teacher_features(rows.dev)
+        )
 
     def _task_objective(self, stage: StageSettings) -> TaskObjective:
         part = self._part
@@ -220,6 +227,11 @@ class TaskDistillation:
         """Whether the teacher reads other pieces than the student, and with them other rows of the same examples."""
         return self.prepared.tokenizer.vocabulary != self.teacher.require_tokenizer().vocabulary
 
+    @property
+    def _reads_differently(self) -> bool:
+        """Whether the teacher reads other rows than the student, or matches that the student does not always see."""
+        return self._tokenizes_differently or bool(self.teacher_task.lexicon_labels)
+
     @cached_property
     def _teacher_vocabulary(self) -> VocabularySubset:
         size = self.teacher.blueprint.config.vocab_size
@@ -229,12 +241,20 @@ class TaskDistillation:
     def _teacher_rows(self) -> list[Row]:
         """The rows of the training examples as the teacher reads them."""
         part, teacher = self._part, self.teacher
-        examples = part.train.encoded
+        examples = self._with_teacher_features(part.train).encoded
         if self._tokenizes_differently:
-            encode = part.task.for_training().encode
+            encode = self.teacher_task.for_training().encode
             examples = encode(part.splits.train, teacher.require_tokenizer(), teacher.max_tokens)
         items = group_rows(examples, together=part.task.loss_unit == "examples")
         return [row for item in items for row in item]
+
+    def _with_teacher_features(self, read: EncodedExamples) -> EncodedExamples:
+        """Return examples with what the teacher reads beside the pieces."""
+        if not self.teacher_task.lexicon_labels or self._tokenizes_differently:
+            return read
+        theirs = self.teacher_task.encode(read.examples, self.prepared.tokenizer, self.prepared.checkpoint.max_tokens)
+        pairs = zip(read.encoded, theirs, strict=True)
+        return replace(read, encoded=[_with_features(*pair) for pair in pairs])
 
     def _cache_teacher(
         self, task_objective: TaskObjective, teacher: Teacher, losses: LayerLosses, stage: StageSettings
@@ -245,13 +265,13 @@ class TaskDistillation:
         request = request if request.is_empty else self._joint_request(stage)
         if request.is_empty:
             return None
-        if self.settings.cache.use == "never" and not self._tokenizes_differently:
+        if self.settings.cache.use == "never" and not self._reads_differently:
             return None
         writer = TeacherCacheWriter(
             self.cache / f"teacher-{self._cache_key(request, stage)}", rows, teacher, request, self.context.on_reading
         )
         needed = estimate_bytes(rows, teacher, request)
-        has_room = self._tokenizes_differently or fits_on_disk(needed, self.cache, self.settings.cache.gigabytes)
+        has_room = self._reads_differently or fits_on_disk(needed, self.cache, self.settings.cache.gigabytes)
         if not has_room and not writer.is_done:
             self.context.log(
                 f"What the teacher says would take {needed / 1e9:.1f} GB, more than [cache] allows or half of the free disk: it "
@@ -290,3 +310,8 @@ class TaskDistillation:
                 "Teacher and student, who read other pieces, cut some training texts at other places, so their answers do not "
                 "go together. Use the teacher's vocabulary, or shorter texts."
             )
+
+
+def _with_features(ours: EncodedExample, theirs: EncodedExample) -> EncodedExample:
+    pairs = zip(ours.rows, theirs.rows, strict=True)
+    return replace(ours, rows=tuple(replace(row, features=other.features) for row, other in pairs))

@@ -104,7 +104,8 @@ def hash_contents(rows: Sequence[Row], pieces: npt.NDArray[np.int64], teacher: P
     digest.update(artifact.hash_input(teacher).encode())
     digest.update(pieces.tobytes())
     for row in rows:
-        for part in (row.ids, row.positions, row.segments):
+        features = None if row.features is None else row.features.rows_TF
+        for part in (row.ids, row.positions, row.segments, *(() if features is None else (features,))):
             digest.update(b"-" if part is None else np.ascontiguousarray(part).tobytes())
         digest.update(f"{row.length} {len(row.positions)} {row.prefix};".encode())
     return digest.hexdigest()[:16]

@@ -22,6 +22,7 @@ from alembert.settings import as_table
 from alembert.tasks.example import EncodedExample, ReadResult, exclude_examples
 from alembert.tasks.splitting import SplitShares, find_overlap, parse_split, split_examples
 from alembert.tasks.task import AnyTask, get_task_class
+from alembert.text.lexicon import parse_lexicon_option
 from alembert.text.tokenizer import Tokenizer
 from alembert.train.finetune.objective import EncodedExamples
 from alembert.train.finetune.subvocabulary import VocabularySubset
@@ -104,15 +105,24 @@ class TaskSpec:
         if not 0 < self.weight < float("inf"):
             raise BadSetting(f"The weight of a task {self.task} is {self.weight}; expected a positive number.")
 
+    @property
+    def contents(self) -> tuple[Path, ...]:
+        """All files that decide about the run."""
+        return (*self.data.contents, *(path for _, path in self._lexicons))
+
+    @property
+    def _lexicons(self) -> list[tuple[str, Path]]:
+        return list(map(parse_lexicon_option, getattr(self.settings, "lexicons", ())))
+
     def as_table(self) -> dict[str, Any]:
         """Return what decides about the run, without the names of files, as plain values."""
-        data = self.data
+        data, lexicons = self.data, [label for label, _ in self._lexicons]
         return {
             "task": self.task,
             "split": data.split if data.unsplit else None,
             "reading": asdict(data.options),
             "parts": data.sizes,
-            "of_the_task": as_table(self.settings),
+            "of_the_task": as_table(self.settings) | ({"lexicons": lexicons} if lexicons else {}),
             "weight": self.weight,
         }
 

@@ -287,7 +287,7 @@ class _FinetuneRun:
                 **as_table(self.settings),
             },
             "inputs": [
-                *(path for spec in specs.values() for path in spec.data.contents),
+                *(path for spec in specs.values() for path in spec.contents),
                 *([] if hub else [find_folder(model)]),
             ],
             "seed": self.settings.seed,

@@ -27,6 +27,8 @@ from alembert.tasks.example import count_surfaces
 from alembert.tasks.files import (
     COLUMN_OPTIONS,
     get_run_folder,
+    has_task,
+    read_tasks,
     write_surfaces,
     write_tasks,
     write_train_keys,
@@ -58,18 +60,33 @@ def with_task_heads(prepared: PreparedData, seed: int, others: Mapping[str, Head
     """
     heads = {**(others or {}), **{part.head: part.task.head() for part in prepared.tasks}}
     labels = {part.head: part.task.labels for part in prepared.tasks if part.task.labels}
-    start = with_token_features(_without_mismatched_heads(prepared), _count_token_features(prepared))
+    features = _choose_token_features(prepared)
+    known = find_token_features(prepared.checkpoint, features)
+    start = with_token_features(_without_mismatched_heads(prepared), features, known)
     checkpoint = with_heads(start, heads, pooler=False, seed=seed)
     return replace(checkpoint, blueprint=replace(checkpoint.blueprint, labels=labels))
 
 
-def _count_token_features(prepared: PreparedData) -> int | None:
-    counts = {part.task.token_features for part in prepared.tasks} - {None}
-    if len(counts) > 1:
+def find_token_features(checkpoint: Checkpoint, assumed: Mapping[str, int] | None = None) -> Mapping[str, int]:
+    """Return the features that a checkpoint reads, as rows by what they stand for.
+
+    The tasks of its folder say it; of one without a folder, those that are assumed, if they are as many.
+    """
+    rows, folder = checkpoint.blueprint.config.token_features, checkpoint.folder
+    if rows is None:
+        return {}
+    saved = [] if folder is None or not has_task(folder) else read_tasks(folder).values()
+    candidates = [each.open().token_features for each in saved] or [assumed or {}]
+    return next((features for features in candidates if sum(features.values()) == rows), {"unknown": rows})
+
+
+def _choose_token_features(prepared: PreparedData) -> Mapping[str, int]:
+    features = [dict(part.task.token_features) for part in prepared.tasks if part.task.token_features]
+    if any(list(other.items()) != list(features[0].items()) for other in features):
         raise BadSetting(
             "The tasks read different features beside the pieces (letter case, lexicons). Give all of them the same, or none."
         )
-    return next(iter(counts), None)
+    return next(iter(features), {})
 
 
 def _without_mismatched_heads(prepared: PreparedData) -> Checkpoint:

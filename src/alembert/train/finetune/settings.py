@@ -16,7 +16,7 @@ A layer is a table of plain values, as a TOML file or the arguments of a call gi
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, get_args
 
@@ -246,6 +246,19 @@ def resolve_settings(
             settings = replace(settings, hours=None, tokens=None, steps=None)
         settings = apply_changes(settings, own, where)
     return settings, tasks
+
+
+def build_lexicon_layer(kinds: Mapping[str, str], lexicons: Sequence[str]) -> dict[str, Any]:
+    """Return the layer of settings that has all taggers read lexicons, given as LABEL=FILE; none: it changes nothing."""
+    taggers = [name for name, kind in kinds.items() if kind == "tag"]
+    if lexicons and not taggers:
+        raise BadSetting(
+            f"Lexicons are read by the task tag, and the task is {', '.join(kinds.values())}. Leave them out."
+        )
+    if not lexicons:
+        return {}
+    own = {"lexicons": list(lexicons)}
+    return {"task": own if len(kinds) == 1 else dict.fromkeys(taggers, own)}
 
 
 def _update_tasks(
