@@ -74,6 +74,14 @@ def finetune(
     train: TrainFiles = None,
     dev: DevFiles = None,
     data: UnsplitFiles = None,
+    warm_up: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE",
+            help="Silver labels to learn from first, as `corpus label` and `annotate` write them; may be repeated.",
+            rich_help_panel=DATA_PANEL,
+        ),
+    ] = None,
     *,
     epochs: Epochs = None,
     learning_rate: LearningRate = None,
@@ -110,7 +118,7 @@ def finetune(
     from alembert.train.finetune.finetune import FinetuneJob, build_task_specs
 
     searched = parse_duration(options.tune)
-    files = FileArguments(train or (), dev or (), data or (), options.split)
+    files = FileArguments(train or (), dev or (), data or (), options.split, warm_up or ())
     specs = build_task_specs(tasks.kinds, build_data(tasks, files, of_tasks), of_tasks)
     job = FinetuneJob(model=model, tasks=specs)
     if check:
