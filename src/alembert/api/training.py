@@ -102,6 +102,7 @@ def finetune(
     train: Paths | Mapping[str, Paths] | None = None,
     dev: Paths | Mapping[str, Paths] | None = None,
     data: Paths | Mapping[str, Paths] | None = None,
+    warm_up: Paths | None = None,
     split: str | None = None,
     lexicons: Mapping[str, Paths] | None = None,
     epochs: float | None = None,
@@ -120,8 +121,9 @@ def finetune(
     `task` is tag, classify, relate, answer, choose, compare or generate; for several tasks a dict of names and kinds, such
     as `{"disease": "tag", "topic": "classify"}`, and `train`, `dev` and `data` are dicts with the same names. `model` is a
     folder, or hub:organisation/name. Give `train` (and `dev`, else a tenth of it is set apart), or `data`, which is divided
-    by `split` (80/10/10). `lexicons` are terms whose matches a tagger reads, by label: `{"Disease": "mesh.tsv.gz"}`; a label
-    may have a list of files. `text` and `label` name columns of tables. `seeds=3` trains three times and keeps the best model.
+    by `split` (80/10/10). `warm_up` are files with silver labels (`alembert.label_corpus`), which a tagger learns from first.
+    `lexicons` are terms whose matches a tagger reads, by label: `{"Disease": "mesh.tsv.gz"}`; a label may have a list of
+    files. `text` and `label` name columns of tables. `seeds=3` trains three times and keeps the best model.
     `settings` takes everything else: a dict, or the path of a TOML file.
     """
     require_training()
@@ -138,7 +140,7 @@ def finetune(
         "`lexicons`": build_lexicon_layer(kinds, to_lexicon_options(lexicons)),
     }
     run_settings, of_tasks = resolve_settings(kinds, layers)
-    arguments = {"train": train, "dev": dev, "data": data}
+    arguments = {"train": train, "dev": dev, "data": data, "warm_up": warm_up}
     files = _data(arguments, split, {name: task_settings.reading for name, task_settings in of_tasks.items()})
     job = FinetuneJob(model=model_name(model), tasks=build_task_specs(kinds, files, of_tasks))
     train_model = partial(run, job, settings=run_settings, seeds=seeds)
@@ -294,7 +296,10 @@ def _data(files: Mapping[str, Any], split: str | None, reading: Mapping[str, Rea
             raise BadSetting("There is nothing to learn from. Give `train`, or `data`, which is divided.")
         if split is not None and not whole:
             raise BadSetting("`split` divides the files of `data`, which was not given.")
-        data[name] = DataFiles(train=train, dev=dev, unsplit=whole, split=split or "80/10/10", options=options)
+        first = of_tasks["warm_up"][name] if "warm_up" in of_tasks else ()
+        data[name] = DataFiles(
+            train=train, dev=dev, unsplit=whole, warm_up=first, split=split or "80/10/10", options=options
+        )
     return data
 
 

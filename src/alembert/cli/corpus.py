@@ -30,6 +30,7 @@ from alembert.cli.options import (
 from alembert.corpus import build as verb
 from alembert.corpus.build import LexiconFiles
 from alembert.corpus.build_ray import ray_executor
+from alembert.corpus.label import LabelSettings, label_corpus
 from alembert.corpus.settings import BuildSettings
 from alembert.corpus.statistics import (
     READ_COUNT_NAMES,
@@ -140,6 +141,46 @@ def _print_outcome(out: Path, manifest: Manifest, *, as_json: bool) -> None:
         f"{entities:,} entities; {dropped:,} documents dropped, {counts['set aside']:,} items set aside"
     )
     print(f"See `alembert corpus show {out}`.")
+
+
+@app.command("label", cls=VerbCommand)
+def label(
+    files: Annotated[
+        list[str],
+        typer.Argument(metavar="FILE", help="A corpus folder, files of any known format, or folders of them."),
+    ],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The file of JSON lines to write (.jsonl, .jsonl.gz).")],
+    lexicon: Annotated[
+        list[str],
+        typer.Option(metavar="LABEL=FILE", help="Terms to find as entities of this label; may be repeated."),
+    ],
+    *,
+    exclude: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="Leave out sentences of this file, such as a test file; may be repeated."),
+    ] = None,
+    sentences: Annotated[
+        int | None, typer.Option(min=1, help="Draw at most so many sentences; by default all are written.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Which sentences are drawn.")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the counts as one JSON object.", rich_help_panel=OUTPUT_PANEL)
+    ] = False,
+    config: ConfigFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """Label sentences with dictionaries, for `finetune --task tag --warm-up`."""
+    layers = read_layers(config, assignments, {"sentences": sentences, "seed": seed})
+    settings = apply_layers(LabelSettings(), layers)
+    with ProgressBar(sys.stderr) as bar:
+        result = label_corpus(files, out, lexicons=lexicon, exclude=exclude or (), settings=settings, tell=bar.show)
+    for sentence in result.notes:
+        note(sentence)
+    if as_json:
+        print_json(result.counts, indent=2)
+        return
+    print(f"{out}: {', '.join(f'{name} {count:,}' for name, count in result.counts.items())}")
+    print(f"See `alembert finetune --task tag --warm-up {out}`.")
 
 
 @app.command("show", cls=VerbCommand)

@@ -82,6 +82,14 @@ def finetune(
             rich_help_panel=DATA_PANEL,
         ),
     ] = None,
+    warm_up: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE",
+            help="Silver labels to learn from first, as `corpus label` and `annotate` write them; may be repeated.",
+            rich_help_panel=DATA_PANEL,
+        ),
+    ] = None,
     *,
     epochs: Epochs = None,
     learning_rate: LearningRate = None,
@@ -119,7 +127,7 @@ def finetune(
     from alembert.train.finetune.finetune import FinetuneJob, build_task_specs
 
     searched = parse_duration(options.tune)
-    files = FileArguments(train or (), dev or (), data or (), options.split)
+    files = FileArguments(train or (), dev or (), data or (), options.split, warm_up or ())
     specs = build_task_specs(tasks.kinds, build_data(tasks, files, of_tasks), of_tasks)
     job = FinetuneJob(model=model, tasks=specs)
     if check:

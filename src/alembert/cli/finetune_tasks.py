@@ -51,12 +51,13 @@ class TaskArguments:
 
 @dataclass(frozen=True)
 class FileArguments:
-    """What --train, --dev, --data and run.split say."""
+    """What --train, --dev, --data, --warm-up and run.split say."""
 
     train: Sequence[str] = ()
     dev: Sequence[str] = ()
     whole: Sequence[str] = ()
     split: str | None = None
+    warm_up: Sequence[str] = ()
 
 
 def parse_tasks(words: Sequence[str]) -> TaskArguments:
@@ -117,6 +118,7 @@ def _build_task_data(
         dev=tuple(dev),
         unsplit=tuple(whole),
         split=files.split or "80/10/10",
+        warm_up=tuple(fetch_to_temporary_folder(_files_of_task(task_arguments, task, "--warm-up", files.warm_up))),
         options=reading,
     )
 

@@ -60,6 +60,7 @@ def read_gold(
             + (" ".join(model.task.data_notes(examples)) or usual)
         )
     model.task.check(examples)
+    model.task.check_gold(examples)
     if part is not None and model.train_keys() is None:
         told = f"may be other files than those that the model was fine-tuned on, which cannot be checked: {NO_HASHES_REASON}"
         reading = replace(reading, remarks=(*reading.remarks, Remark(named, told, 1)))

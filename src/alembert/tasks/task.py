@@ -117,6 +117,14 @@ class Task(ABC, Generic[E, P]):
         """
         return examples, ()
 
+    def read_warm_up(self, files: Sequence[Path], options: ReadOptions, min_score: float) -> ReadResult[E]:
+        """Read examples to learn from before the others; labels below `min_score`, if they have scores, are unknown."""
+        raise BadSetting(f"Warm-up files are for the task tag, and this is {self.name}. Leave them out.")
+
+    def for_warm_up(self) -> Task[E, P]:
+        """Return the task as it is learnt from warm-up examples."""
+        return self
+
     @classmethod
     def resolve_settings(cls, examples: Sequence[E], settings: Any) -> Any:
         """Complete the settings with what training examples show, so that other files are read as they were."""
@@ -148,6 +156,9 @@ class Task(ABC, Generic[E, P]):
                     f"{example.where or example.id} has the label {unknown[0]!r}, which this task does not know; it "
                     f"knows {', '.join(self.labels)}. Use data with the same labels, or fine-tune on all of them."
                 )
+
+    def check_gold(self, examples: Sequence[E]) -> None:
+        """Refuse to score by examples whose right answers are known in part alone."""
 
     def check_reading(self, options: ReadOptions, files: Sequence[Path]) -> None:
         """Refuse what was said about files, if it cannot be meant."""

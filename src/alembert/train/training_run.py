@@ -81,6 +81,12 @@ class TrainingRun:
         self.loop.log.close()
         return evaluation
 
+    def complete(self) -> Checkpoint:
+        """Make it the first of several stages: train, write the run, and return the model."""
+        self.train()
+        self.processes.on_first(self.write_run)
+        return self.trained
+
     @property
     def trained(self) -> Checkpoint:
         """The model after training, with the configuration that it had before."""

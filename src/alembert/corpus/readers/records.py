@@ -13,7 +13,16 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from alembert.corpus.document import Document, Entity, Relation, Section, StringPairs, from_record, parse_offset
+from alembert.corpus.document import (
+    SCORE_ATTRIBUTE,
+    Document,
+    Entity,
+    Relation,
+    Section,
+    StringPairs,
+    from_record,
+    parse_offset,
+)
 from alembert.corpus.readers.contract import Item, ReadOptions, SetAside, describe_option
 from alembert.corpus.readers.mentions import (
     Composer,
@@ -265,7 +274,7 @@ def _entity(record: Any, number: int, source: SourceFile, text_and_shift: tuple[
     if located is None:
         raise BadInput("The mention is not where it is said to be.")
     label = get_first_field(record, ("label", "type", "entity", "entity_group"))
-    return Entity(str(record.get("id") or f"T{number}"), str(label), located, _concepts(record))
+    return Entity(str(record.get("id") or f"T{number}"), str(label), located, _concepts(record), _score(record))
 
 
 def _spans(record: Mapping[str, Any], surface: Any) -> list[tuple[int, int]]:
@@ -274,6 +283,13 @@ def _spans(record: Mapping[str, Any], surface: Any) -> list[tuple[int, int]]:
     start = parse_offset(get_first_field(record, ("start", "start_offset", "offset", "begin")))
     end = get_first_field(record, ("end", "end_offset", "stop"))
     return [(start, parse_offset(end) if end is not None else start + len(surface))]
+
+
+def _score(record: Mapping[str, Any]) -> StringPairs:
+    """Keep how sure a model was, as `predict --json` writes it."""
+    score = record.get("score")
+    is_number = isinstance(score, int | float) and not isinstance(score, bool)
+    return ((SCORE_ATTRIBUTE, str(score)),) if is_number else ()
 
 
 def _concepts(record: Mapping[str, Any]) -> tuple[str, ...]:

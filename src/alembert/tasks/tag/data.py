@@ -77,6 +77,8 @@ class TagSettings:
 
 ANNOTATED_TYPES_KEY: Final = "annotated_types"
 """Where a document says, among its `meta`, which types are annotated in it."""
+UNKNOWN_KEY: Final = "unknown"
+"""Where a document lists, among its `meta`, the stretches of which nothing is known: [[start, end], ...]."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +90,8 @@ class TagExample(Example):
     """Entities with a gap inside, from their first to their last character: no head finds them, and they count."""
     types: frozenset[str] | None = None
     """Types that are annotated in it; none: all."""
+    unknown: tuple[Span, ...] = ()
+    """Stretches of which it is not known whether they are entities: no loss is computed there."""
     sentences: tuple[int, ...] = ()
     """Where sentences begin, if the file says so."""
     source: str = field(default="", compare=False)
@@ -151,14 +155,17 @@ class TagPrediction(TaskPrediction[TagExample]):
         ]
 
 
-def read_file(path: Path, options: ReadOptions) -> Iterator[TagExample | readers.Item]:
-    """Read documents."""
-    return (_example(item, path) if isinstance(item, Document) else item for item in readers.read(path, options))
+def read_file(path: Path, options: ReadOptions, min_score: float = 0.0) -> Iterator[TagExample | readers.Item]:
+    """Read documents; entities that a model was less sure of than `min_score` become unknown stretches."""
+    for item in readers.read(path, options):
+        yield _example(item, path, min_score) if isinstance(item, Document) else item
 
 
-def _example(document: Document, path: Path) -> TagExample:
-    whole = [entity for entity in document.entities if len(entity.spans) == 1]
-    parted = [entity for entity in document.entities if len(entity.spans) > 1]
+def _example(document: Document, path: Path, min_score: float) -> TagExample:
+    sure = [entity for entity in document.entities if entity.score is None or entity.score >= min_score]
+    unsure = tuple((entity.start, entity.end) for entity in document.entities if entity not in sure)
+    whole = [entity for entity in sure if len(entity.spans) == 1]
+    parted = [entity for entity in sure if len(entity.spans) > 1]
     annotated = document.meta.get(ANNOTATED_TYPES_KEY)
     return TagExample(
         id=document.id,
@@ -168,8 +175,23 @@ def _example(document: Document, path: Path) -> TagExample:
         entities=tuple((entity.start, entity.end, entity.label) for entity in whole),
         discontinuous=tuple((entity.start, entity.end, entity.label) for entity in parted),
         types=frozenset(map(str, annotated)) if isinstance(annotated, list) else None,
+        unknown=(*_unknown_spans(document, path), *unsure),
         sentences=sentence_starts(document),
     )
+
+
+def _unknown_spans(document: Document, path: Path) -> Iterator[Span]:
+    stated = document.meta.get(UNKNOWN_KEY, [])
+    if not isinstance(stated, list):
+        return
+    for pair in stated:
+        is_span = isinstance(pair, list) and len(pair) == 2 and all(type(place) is int for place in pair)
+        if not is_span or not 0 <= pair[0] < pair[1] <= len(document.text):
+            raise BadFile(
+                f"{path}, document {document.id}: `{UNKNOWN_KEY}` in `meta` has a stretch that is not in the text; expected "
+                "pairs [start, end] of its characters. Write the file again."
+            )
+        yield pair[0], pair[1]
 
 
 def sentence_starts(document: Document) -> tuple[int, ...]:
@@ -189,6 +211,16 @@ def check_entity_types(examples: Sequence[TagExample], types: Sequence[str]) -> 
         raise BadFile(
             f"The data have entities of {len(strange)} type(s) that the task does not know, such as {label!r} "
             f"({where}); it knows {', '.join(types)}. Use data of the same types, or fine-tune on all of them."
+        )
+
+
+def check_gold(examples: Sequence[TagExample]) -> None:
+    """Refuse to score by examples that leave open whether some of their words are entities."""
+    silver = [example for example in examples if example.unknown]
+    if silver:
+        raise BadFile(
+            f"{len(silver):,} of {len(examples):,} examples have unknown stretches, as `corpus label` writes them (the first: "
+            f"{silver[0].where}), and a score needs all right answers. Score by files that people have annotated (--dev)."
         )
 
 
@@ -259,11 +291,12 @@ class TagRewriter(Rewriter[TagExample]):
     """Keeps the borders of entities and sentences between edits."""
 
     def editable_spans(self, example: TagExample) -> list[list[Span]]:
-        borders = {border for start, end, _ in _all_entities(example) for border in (start, end)}
+        spans = [*((start, end) for start, end, _ in _all_entities(example)), *example.unknown]
+        borders = {border for span in spans for border in span}
         return [find_editable_spans(len(example.text), borders=borders | {*example.sentences})]
 
     def entities(self, example: TagExample) -> list[list[EntitySpan]]:
-        spans = [(start, end) for start, end, _ in _all_entities(example)]
+        spans = [*((start, end) for start, end, _ in _all_entities(example)), *example.unknown]
         alone = zip(example.entities or (), are_isolated(spans), strict=False)
         crossed = [
             entity
@@ -280,6 +313,7 @@ class TagRewriter(Rewriter[TagExample]):
             texts=(made.text,),
             entities=None if example.entities is None else _move_entities(example.entities, made),
             discontinuous=_move_entities(example.discontinuous, made),
+            unknown=tuple(map(made.map_span, example.unknown)),
             sentences=tuple(map(made.map_offset, example.sentences)),
         )
 
@@ -297,7 +331,10 @@ class TagRewriter(Rewriter[TagExample]):
                 {"id": f"T{number}", "label": label, "spans": fragments}
                 for number, (label, fragments) in enumerate(spans, start=1)
             ],
-            "meta": {} if example.types is None else {ANNOTATED_TYPES_KEY: sorted(example.types)},
+            "meta": {
+                **({} if example.types is None else {ANNOTATED_TYPES_KEY: sorted(example.types)}),
+                **({UNKNOWN_KEY: [list(span) for span in example.unknown]} if example.unknown else {}),
+            },
         }
         return [{key: value for key, value in record.items() if value}]
 

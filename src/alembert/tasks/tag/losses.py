@@ -27,6 +27,7 @@ from alembert.nn.pointer import multilabel_cross_entropy, pointer_scores
 from alembert.tasks.runtime.torch import TaskBatch
 from alembert.tasks.settings import DistillLossSettings, LossSettings
 from alembert.tasks.tag.crf import AllowedTransitions, viterbi_decode
+from alembert.tasks.tag.rows import UNANNOTATED_TYPE, UNKNOWN_WORDS
 
 # P places, C tags
 
@@ -82,9 +83,19 @@ def span_loss(outputs_PC: Tensor, target: TaskBatch, types: int) -> Tensor:
         first, last, kind = lines_K3[lines_K3[:, 0] >= 0].unbind(-1)
         right[kind, first, last] = True
         annotated = torch.ones(types, dtype=torch.bool, device=scores.device)
-        annotated[lines_K3[lines_K3[:, 0] < 0][:, 2]] = False
+        annotated[lines_K3[lines_K3[:, 0] == UNANNOTATED_TYPE][:, 2]] = False
+        scores = _leave_out_unknown(scores, lines_K3[lines_K3[:, 0] == UNKNOWN_WORDS])
         total = total + multilabel_cross_entropy(scores[annotated], right[annotated])
     return total
+
+
+def _leave_out_unknown(scores_YTT: Tensor, lines_K3: Tensor) -> Tensor:
+    """Leave the stretches that hold an unknown word out of the loss, as if they could not be."""
+    place_T = torch.arange(scores_YTT.shape[-1], device=scores_YTT.device)
+    for _, first, last in lines_K3.tolist():
+        shares_TT = (place_T[:, None] <= last) & (place_T >= first)
+        scores_YTT = scores_YTT.masked_fill(shares_TT, -torch.inf)
+    return scores_YTT
 
 
 # P places, C tags, T places of a row

@@ -3,7 +3,7 @@
 # W words, C tags, K entities
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, Final
@@ -24,12 +24,18 @@ from alembert.tasks.tag.tags import (
     to_tags,
     to_word_ranges,
 )
-from alembert.text.sentences import split_sentences
+from alembert.text.sentences import Span, split_sentences
 from alembert.text.surface import PieceOffsets, SurfaceFeatures, SurfaceRows
 from alembert.text.tokenizer import Encoding, Tokenizer
 
 UNANNOTATED_TYPE: Final = -1
 """First word of a line of a span head's labels that says: entities of this type are not annotated in the row."""
+UNKNOWN_WORDS: Final = -2
+"""The same in a line that says: of stretches with any word from its second to its third number nothing is known."""
+_WITHOUT_START: Final = {"B": "I", "S": "E"}
+"""What the first word of an entity may be as well, if the word before is unknown: the entity may begin there."""
+_WITHOUT_END: Final = {"E": "I", "S": "B"}
+"""What the last word may be as well, if the word after is unknown."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,26 +60,66 @@ def cut_document(example: TagExample, words: WordOffsets, length: int, limit: in
     return compute_windows(length, limit, overlap, breaks.tolist(), solid)
 
 
+def find_unknown_words(spans: Sequence[Span], words: WordOffsets) -> npt.NDArray[np.bool_]:
+    """Mark the words (W) that share a character with an unknown stretch."""
+    is_unknown_W = np.zeros(len(words), np.bool_)
+    for start, end in spans:
+        is_unknown_W |= (words.starts_W < end) & (words.ends_W > start)
+    return is_unknown_W
+
+
 def build_span_labels(
-    ranges: Sequence[LabelledSpan], begin: int, end: int, types: Sequence[str], unknown: Collection[str]
+    ranges: Sequence[LabelledSpan],
+    begin: int,
+    end: int,
+    types: Sequence[str],
+    unknown: Collection[str],
+    *,
+    is_unknown_W: npt.NDArray[np.bool_] | None = None,
 ) -> npt.NDArray[np.int64]:
-    """List the entities within words `begin` to `end` (K, 3): first word, last word, type; unknown types last."""
+    """List the entities within words `begin` to `end` (K, 3): first word, last word, type; unknown types and words last.
+
+    An entity beside an unknown word is unknown too: it may be longer.
+    """
     number_of = {label: number for number, label in enumerate(types)}
-    lines = [(s - begin, e - 1 - begin, number_of[t]) for s, e, t in ranges if begin <= s and e <= end]
+    is_open_W = np.zeros(end + 1, np.bool_) if is_unknown_W is None else np.append(is_unknown_W, False)
+    inside = [span for span in ranges if begin <= span[0] and span[1] <= end]
+    open_ranges = [(s, e, t) for s, e, t in inside if is_open_W[max(0, s - 1) : e + 1].any()]
+    lines = [(s - begin, e - 1 - begin, number_of[t]) for s, e, t in inside if (s, e, t) not in open_ranges]
     lines += [(UNANNOTATED_TYPE, UNANNOTATED_TYPE, number_of[label]) for label in unknown]
+    lines += [(UNKNOWN_WORDS, s - begin, e - 1 - begin) for s, e, _ in open_ranges]
+    lines += [(UNKNOWN_WORDS, word, word) for word in np.flatnonzero(is_open_W[begin:end]).tolist()]
     return np.array(lines, np.int64).reshape(-1, 3)
 
 
 def build_allowed_tags(
-    tags_W: npt.NDArray[np.int64], names: Sequence[str], unknown: Collection[str]
+    tags_W: npt.NDArray[np.int64],
+    names: Sequence[str],
+    unknown: Collection[str],
+    is_unknown_W: npt.NDArray[np.bool_] | None = None,
 ) -> npt.NDArray[np.bool_]:
-    """Mark the tags that each word may have (W, C): its own, and outside of entities those of all unknown types."""
+    """Mark the tags that each word may have (W, C): its own, and outside of entities those of all unknown types.
+
+    An unknown word may have any tag, and an entity beside it may go on there.
+    """
     allowed_WC: npt.NDArray[np.bool_] = np.arange(len(names)) == tags_W[:, None]
     is_outside_W = ~np.isin(tags_W, [number for number, name in enumerate(names) if name != OUTSIDE])
     for number, name in enumerate(names):
         if name[2:] in unknown or OUTSIDE not in names:
             allowed_WC[is_outside_W, number] = True
+    for word in () if is_unknown_W is None else np.flatnonzero(is_unknown_W):
+        allowed_WC[word] = True
+        _open_border(allowed_WC[word - 1 : word], names, _WITHOUT_END)
+        _open_border(allowed_WC[word + 1 : word + 2], names, _WITHOUT_START)
     return allowed_WC
+
+
+def _open_border(allowed_1C: npt.NDArray[np.bool_], names: Sequence[str], others: Mapping[str, str]) -> None:
+    """Allow what a tag beside an unknown word may be as well; the row may be none, at the ends of a text."""
+    for number in np.flatnonzero(allowed_1C[:1]).tolist():
+        other = others.get(names[number][0], "-") + names[number][1:]
+        if other in names:
+            allowed_1C[0, names.index(other)] = True
 
 
 def _piece_offsets(encoding: Encoding) -> PieceOffsets:
@@ -120,6 +166,7 @@ class TagRowBuilder:
         windows = cut_document(example, words, len(ids), self.limit, min(self.settings.shared, self.limit // 2))
         ranges, lost = self._reachable(example, words)
         features = self._features(surface)
+        is_unknown_W = find_unknown_words(example.unknown, words)
         rows, first, own = [], [], []
         for window in windows:
             owned = np.searchsorted(words.pieces_W, (window.own_start, window.own_end)).tolist()
@@ -128,7 +175,7 @@ class TagRowBuilder:
                 begin, end = np.searchsorted(words.pieces_W, (window.start, window.end)).tolist()
             inside = np.concatenate(([self.tokenizer.cls_id], ids[window.start : window.end], [self.tokenizer.sep_id]))
             positions = words.pieces_W[begin:end] - window.start + 1
-            labels = None if ranges is None else self._labels(ranges, begin, end, len(words), example.types)
+            labels = None if ranges is None else self._labels(ranges, begin, end, example, is_unknown_W)
             cut = None if features is None else features.cut(window.start, window.end)
             rows.append(Row(ids=inside, positions=positions, labels=labels, features=cut))
             first.append(begin)
@@ -165,10 +212,17 @@ class TagRowBuilder:
         return flat, off_words + covered
 
     def _labels(
-        self, ranges: list[LabelledSpan], begin: int, end: int, count: int, types: frozenset[str] | None
+        self,
+        ranges: list[LabelledSpan],
+        begin: int,
+        end: int,
+        example: TagExample,
+        is_unknown_W: npt.NDArray[np.bool_],
     ) -> npt.NDArray[Any]:
-        unknown = [label for label in self.types if types is not None and label not in types]
+        unknown = [label for label in self.types if not example.annotates(label)]
         if self.settings.head == "span":
-            return build_span_labels(ranges, begin, end, self.types, unknown)
-        tags = to_tags(ranges, count, self.tags)[begin:end]
-        return build_allowed_tags(tags, self.tags, unknown) if self.allows_several else tags
+            return build_span_labels(ranges, begin, end, self.types, unknown, is_unknown_W=is_unknown_W)
+        tags = to_tags(ranges, len(is_unknown_W), self.tags)
+        if not self.allows_several:
+            return tags[begin:end]
+        return build_allowed_tags(tags, self.tags, unknown, is_unknown_W)[begin:end]

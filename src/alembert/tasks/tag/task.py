@@ -33,6 +33,7 @@ from alembert.tasks.tag.data import (
     TagRewriter,
     TagSettings,
     check_entity_types,
+    check_gold,
     compute_scores,
     pair_gold_and_predicted,
     read_file,
@@ -49,7 +50,13 @@ from alembert.tasks.tag.decode import (
 from alembert.tasks.tag.features import TagLexicons
 from alembert.tasks.tag.rows import TagRowBuilder, collect_mentions
 from alembert.tasks.tag.tags import OUTSIDE, TagScheme, from_tags, tag_names
-from alembert.tasks.tag.types import apply_declared_types, check_declared_types, infer_types
+from alembert.tasks.tag.types import (
+    apply_declared_types,
+    check_declared_types,
+    check_warm_up_types,
+    infer_types,
+    narrow_types,
+)
 from alembert.tasks.task import LossUnit, SampleMetric, Task, TaskScores
 from alembert.text.surface import SurfaceFeatures
 from alembert.text.tokenizer import Tokenizer
@@ -78,7 +85,7 @@ class TagTask(Task[TagExample, TagPrediction]):
     types: tuple[str, ...]
     settings: TagSettings
     partial: bool = False
-    """Whether some types are not annotated in some of the training data."""
+    """Whether some types, or some stretches of text, are unknown in some of the training data."""
     temperature: float = 1.0
     weights: tuple[float, ...] = ()
     """Weight of each tag in the loss; empty: all the same."""
@@ -108,8 +115,16 @@ class TagTask(Task[TagExample, TagPrediction]):
         cls, files: Sequence[Path], settings: TagSettings, options: ReadOptions
     ) -> ReadResult[TagExample]:
         reading = cls.read(files, settings, options)
-        bare = (replace(example, entities=None, discontinuous=(), types=None) for example in reading.examples)
+        bare = (replace(each, entities=None, discontinuous=(), types=None, unknown=()) for each in reading.examples)
         return replace(reading, examples=tuple(bare))
+
+    def read_warm_up(self, files: Sequence[Path], options: ReadOptions, min_score: float) -> ReadResult[TagExample]:
+        reading = apply_declared_types(collect(files, lambda path: read_file(path, options, min_score)), options.types)
+        check_warm_up_types(reading.examples, self.types)
+        return replace(reading, examples=tuple(narrow_types(reading.examples)))
+
+    def for_warm_up(self) -> TagTask:
+        return replace(self, partial=True)
 
     @classmethod
     def examples_from_documents(cls, documents: Sequence[Document]) -> list[TagExample]:
@@ -127,7 +142,7 @@ class TagTask(Task[TagExample, TagPrediction]):
                 "Check that the file is annotated, and that its format was recognised (alembert finetune --check)."
             )
         types = tuple(sorted(counts))
-        partial = any(example.types is not None and example.types < counts.keys() for example in examples)
+        partial = any(each.unknown or (each.types is not None and each.types < counts.keys()) for each in examples)
         lexicons = TagLexicons.read(settings.lexicons)
         return cls(types, settings, partial, lexicons=lexicons)
 
@@ -141,7 +156,7 @@ class TagTask(Task[TagExample, TagPrediction]):
             sentences.append(f"{len(self.labels)} tags ({scheme}), at the first piece of each word")
         if self.partial:
             sentences.append(
-                "not all training examples annotate all types: where a type is not annotated, it counts as unknown"
+                "not all training examples annotate all types and words: what is not annotated counts as unknown"
             )
         if self.settings.case:
             sentences.append("letter case and shape of words are read beside the pieces")
@@ -149,6 +164,9 @@ class TagTask(Task[TagExample, TagPrediction]):
 
     def check(self, examples: Sequence[TagExample]) -> None:
         check_entity_types(examples, self.types)
+
+    def check_gold(self, examples: Sequence[TagExample]) -> None:
+        check_gold(examples)
 
     def check_reading(self, options: ReadOptions, files: Sequence[Path]) -> None:
         check_declared_types(options.types, files, self.types)
@@ -218,9 +236,8 @@ class TagTask(Task[TagExample, TagPrediction]):
     def encode(self, examples: Sequence[TagExample], tokenizer: Tokenizer, longest: int) -> list[EncodedExample]:
         limit = min(self.settings.max_length, longest) - 2
         mentions = collect_mentions(examples) if self.is_training else None
-        builder = TagRowBuilder(
-            self.settings, self.types, self.tags, tokenizer, limit, self._allows_several, self.surface, mentions
-        )
+        several = self._allows_several or any(example.unknown for example in examples)
+        builder = TagRowBuilder(self.settings, self.types, self.tags, tokenizer, limit, several, self.surface, mentions)
         return builder.encode(examples)
 
     # -- loss
@@ -228,7 +245,10 @@ class TagTask(Task[TagExample, TagPrediction]):
     def with_class_weights(self, encoded: Sequence[EncodedExample]) -> TagTask:
         if self.settings.head != "softmax" or self._allows_several:
             return self
-        tags = np.concatenate([row.labels for read in encoded for row in read.rows if row.labels is not None])
+        labels = [row.labels for read in encoded for row in read.rows if row.labels is not None]
+        if any(each.ndim > 1 for each in labels):
+            return self
+        tags = np.concatenate(labels)
         counts = np.bincount(tags, minlength=len(self.labels)).clip(min=1)
         return replace(self, weights=tuple((counts.sum() / (len(counts) * counts)).tolist()))
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from alembert.corpus.jobs import make_source_names
 from alembert.corpus.readers.contract import Remark
-from alembert.errors import BadSetting
+from alembert.errors import BadFile, BadSetting
 from alembert.tasks.example import ReadResult
 from alembert.tasks.tag.data import TagExample
 
@@ -124,6 +124,29 @@ def _remarks(examples: Sequence[TagExample], types: Mapping[str, frozenset[str] 
         if counts:
             others = ", ".join(sorted(counts))
             yield Remark(source, f"entities of other types than {named} were left out: {others}", counts.total())
+
+
+# -- files that a tagger is warmed up with
+
+
+def check_warm_up_types(examples: Sequence[TagExample], known: Sequence[str]) -> None:
+    """Refuse entities of types that the training files do not have."""
+    for example in examples:
+        if strange := sorted({*example.labels} - {*known}):
+            raise BadFile(
+                f"The warm-up files have entities of the type {strange[0]!r} ({example.where}), which the training files do "
+                f"not have; they have {', '.join(known)}. Write the warm-up file again with one of these as its label, such "
+                f"as `alembert corpus label --lexicon {known[0]}=FILE`."
+            )
+
+
+def narrow_types(examples: Sequence[TagExample]) -> Iterator[TagExample]:
+    """Take the types that a file has for those that it annotates, unless its documents say which they are."""
+    types_of: dict[str, set[str]] = {}
+    for example in examples:
+        types_of.setdefault(example.source, set()).update(example.labels)
+    for example in examples:
+        yield replace(example, types=frozenset(types_of[example.source])) if example.types is None else example
 
 
 # -- training files about which nothing was said

@@ -9,7 +9,6 @@ the same examples; then answers alone can be compared, line by line.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
@@ -47,7 +46,6 @@ from alembert.train.finetune.data import DataFiles, PreparedData, PreparedTask
 from alembert.train.finetune.finetune import with_run_length
 from alembert.train.finetune.objective import EncodedExamples, TaskObjective, group_rows
 from alembert.train.finetune.seeds import (
-    SCORES_FILE,
     SeedResult,
     SeedRun,
     has_task_head,
@@ -56,7 +54,7 @@ from alembert.train.finetune.seeds import (
 )
 from alembert.train.finetune.subvocabulary import VocabularySubset
 from alembert.train.run import RunContext
-from alembert.train.training_run import RUN_FOLDER, STATE_FOLDER, TrainingRun
+from alembert.train.training_run import STATE_FOLDER, TrainingRun
 
 INTERMEDIATE_FOLDER: Final = "inside"
 
@@ -115,16 +113,13 @@ class TaskDistillation:
 
     def train_student(self, seed: int, folder: Path, reports: Mapping[str, DataReport]) -> SeedResult:
         """Lead a student through both stages, or return the result of a seed that is done."""
-        student = self._with_task_head(seed)
-        is_done = self.processes.broadcast((folder / RUN_FOLDER / SCORES_FILE).is_file())
-        if not is_done and not self.settings.intermediate.skip:
-            student = self._train_intermediate(student, seed, folder / INTERMEDIATE_FOLDER)
         stage = self._with_length(self.settings.prediction, seed)
-        result = SeedRun(
+        inside = partial(self._train_intermediate, seed=seed, folder=folder / INTERMEDIATE_FOLDER)
+        return SeedRun(
             folder,
             self.prepared,
             reports,
-            student,
+            self._with_task_head(seed),
             stage,
             partial(self._objective, stage),
             self.context,
@@ -132,10 +127,8 @@ class TaskDistillation:
             phase="distillation",
             card_facts=self._card_facts(),
             forget_training=self.settings.forget_training,
+            first_stage=None if self.settings.intermediate.skip else inside,
         ).run()
-        states = folder / INTERMEDIATE_FOLDER / STATE_FOLDER
-        self.processes.on_first(lambda: shutil.rmtree(states, ignore_errors=True))
-        return result
 
     # -- the student
 
@@ -178,9 +171,7 @@ class TaskDistillation:
             vocabulary=self.prepared.vocabulary,
             initialise=partial(fit_projections, objective=objective),
         )
-        training.train()
-        self.processes.on_first(training.write_run)
-        return replace(without_training_heads(training.trained, self.prepared), folder=student.folder)
+        return replace(without_training_heads(training.complete(), self.prepared), folder=student.folder)
 
     def _card_facts(self) -> dict[str, str]:
         """Describe for the model card who taught the student, and how."""

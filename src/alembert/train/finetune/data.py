@@ -44,6 +44,8 @@ class DataFiles:
     dev: tuple[Path, ...] = ()
     unsplit: tuple[Path, ...] = ()
     """Files that are divided by `split_examples`."""
+    warm_up: tuple[Path, ...] = ()
+    """Files with silver labels, which are learnt from first."""
     split: str = "80/10/10"
     options: ReadOptions = field(default_factory=ReadOptions)
 
@@ -52,7 +54,7 @@ class DataFiles:
             raise BadSetting("Give either training files (--train), or files to be divided (--data), not both.")
         if self.unsplit and self.dev:
             raise BadSetting("--data is divided into training and development parts; leave --dev out.")
-        self.parts  # noqa: B018 (refuses what is not there)
+        self.parts, self.warm_up_files  # noqa: B018 (refuses what is not there)
 
     @cached_property
     def parts(self) -> tuple[InputFiles, InputFiles, InputFiles]:
@@ -62,20 +64,29 @@ class DataFiles:
         )
         return train, dev, whole
 
+    @cached_property
+    def warm_up_files(self) -> InputFiles:
+        """The files of the warm-up."""
+        return list_input_files(self.warm_up) if self.warm_up else InputFiles(())
+
+    @property
+    def _all_parts(self) -> tuple[InputFiles, ...]:
+        return (*self.parts, *((self.warm_up_files,) if self.warm_up else ()))
+
     @property
     def files(self) -> tuple[Path, ...]:
         """All files; a folder that a reader takes whole, as brat has them, is one."""
-        return tuple(path for part in self.parts for path in part.paths)
+        return tuple(path for part in self._all_parts for path in part.paths)
 
     @property
     def contents(self) -> tuple[Path, ...]:
         """Everything that is read: of a brat pair, both files."""
-        return tuple(path for part in self.parts for path in part.contents)
+        return tuple(path for part in self._all_parts for path in part.contents)
 
     @property
     def sizes(self) -> list[int]:
         """How many of the contents belong to each part."""
-        return [len(part.contents) for part in self.parts]
+        return [len(part.contents) for part in self._all_parts]
 
     @property
     def sources(self) -> list[Path]:
@@ -175,6 +186,8 @@ class PreparedData:
     """What the numbers in the rows of all examples stand for."""
     checkpoint: Checkpoint
     """The model that learns, with rows for the markers of the tasks."""
+    warm_up: PreparedData | None = None
+    """What it learns from before, if anything."""
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -355,6 +368,7 @@ def _fit_task(
         task.check(divided.train)
     task.check_reading(divided.options, spec.data.files)
     task.check(divided.dev)
+    task.check_gold(divided.dev)
     return task, divided
 
 

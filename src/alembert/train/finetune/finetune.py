@@ -24,6 +24,7 @@ from statistics import fmean, stdev
 from typing import Any, Final, TypeVar
 
 from alembert.artifact import Draft, atomic_write
+from alembert.artifact.opening import locate_artifact
 from alembert.errors import BadSetting
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.checkpoint import open as open_checkpoint
@@ -55,6 +56,7 @@ from alembert.train.finetune.settings import (
     TaskRunSettings,
     format_finetune_toml,
 )
+from alembert.train.finetune.warm_up import WARM_UP_FOLDER, WarmUpStage, prepare_warm_up
 from alembert.train.run import OutputFolder, RunContext, join_processes
 
 RATE_FACTORS: Final = (1.0, 0.5, 2.0, 0.25, 4.0)
@@ -248,7 +250,9 @@ class _FinetuneRun:
         place = OutputFolder(self.out, self._plan(), self.processes, self.around.overwrite)
         place.check()
         checkpoint = _open_checkpoint(self.job.model)
-        prepared = self.processes.agree(lambda: _prepare_data(self.job, self.settings, checkpoint))
+        prepared = self.processes.agree(
+            lambda: prepare_warm_up(_prepare_data(self.job, self.settings, checkpoint), self.settings, self.around.log)
+        )
         reports = build_reports(prepared)
         for report in reports.values():
             self.around.print_table(format_data_report(report))
@@ -300,7 +304,8 @@ class _FinetuneRun:
         settings: FinetuneSettings,
         folder: Path,
     ) -> SeedRun:
-        learner = with_training_heads(prepared, settings)
+        is_shared = settings.warm_up.shared and prepared.warm_up is not None
+        learner = with_training_heads(prepared, self.settings if is_shared else settings)
         tables = {
             name: TaskRunSettings(spec.settings, spec.data.options, spec.weight)
             for name, spec in self.job.tasks.items()
@@ -316,10 +321,27 @@ class _FinetuneRun:
             partial(build_objective, prepared, settings),
             self.around,
             self.processes,
-            card_facts=masked if settings.masked_lm.weight else {},
+            card_facts={**(masked if settings.masked_lm.weight else {}), **_describe_warm_up(prepared, settings)},
             toml=format_finetune_toml(given, tables),
             forget_training=settings.forget_training,
+            first_stage=self._first_stage(prepared.warm_up, given, folder),
         )
+
+    def _first_stage(
+        self, warm_up: PreparedData | None, settings: FinetuneSettings, folder: Path
+    ) -> Callable[[Checkpoint], Checkpoint] | None:
+        if warm_up is None:
+            return None
+        if settings.warm_up.shared:
+            folder, settings = locate_artifact(self.out).partial, self.settings
+        return WarmUpStage(warm_up, settings, folder / WARM_UP_FOLDER, self.around, self.processes).train
+
+
+def _describe_warm_up(prepared: PreparedData, settings: FinetuneSettings) -> dict[str, str]:
+    if prepared.warm_up is None:
+        return {}
+    examples, own = len(prepared.warm_up.tasks[0].train.examples), settings.warm_up
+    return {"warm-up": f"{examples:,} examples with silver labels, {own.epochs:g} passes, rate {own.learning_rate:g}"}
 
 
 def select_best_seed(

@@ -193,6 +193,8 @@ class SeedRun:
     """All settings as they were given; none: those of the loop."""
     forget_training: bool = False
     """Write no hashes of the training data."""
+    first_stage: Callable[[Checkpoint], Checkpoint] | None = None
+    """Trains the model on something else before, with its states in a folder inside; none: the run is the only stage."""
 
     def check(self) -> None:
         """Refuse what cannot run, before anything is written."""
@@ -201,8 +203,14 @@ class SeedRun:
     def run(self) -> SeedResult:
         """Train, or return the result of a seed that is done."""
         done = self.folder / RUN_FOLDER / SCORES_FILE
-        if self.processes.broadcast(done.is_file()):
-            return SeedResult.from_json(done.read_bytes())
+        is_done = self.processes.broadcast(done.is_file())
+        result = SeedResult.from_json(done.read_bytes()) if is_done else self._train()
+        self.processes.on_first(self._remove_states)
+        return result
+
+    def _train(self) -> SeedResult:
+        if self.first_stage is not None:
+            self.checkpoint = self.first_stage(self.checkpoint)
         self._training.train()
         results: list[SeedResult] = []
         self.processes.on_first(lambda: results.append(self._write()))
@@ -237,8 +245,11 @@ class SeedRun:
         self._write_tasks(tuned)
         self._write_run()
         atomic_write(self.folder / RUN_FOLDER / SCORES_FILE, to_json_bytes(asdict(result)))
-        shutil.rmtree(self.folder / STATE_FOLDER, ignore_errors=True)
         return result
+
+    def _remove_states(self) -> None:
+        for states in (self.folder / STATE_FOLDER, *self.folder.glob(f"*/{STATE_FOLDER}")):
+            shutil.rmtree(states, ignore_errors=True)
 
     def _write_tasks(self, tuned: Mapping[str, TunedTask]) -> None:
         """Write what the tasks are; files for other programs only where these can open the model."""
@@ -257,7 +268,7 @@ class SeedRun:
             run = get_run_folder(self.folder, part.name, self.prepared.names)
             run.mkdir(parents=True, exist_ok=True)
             if not self.forget_training:
-                _write_hashes(part, run)
+                _write_hashes(part, self.prepared.warm_up, run)
             atomic_write(run / "data.json", to_json_bytes(self.reports[part.name].to_table()))
         self._training.write_run(self.toml)
 
@@ -310,7 +321,8 @@ def _tune_task(part: PreparedTask, model: Model) -> TunedTask:
     return TunedTask(bound, bound.score(dev.examples, predictions), confidence)
 
 
-def _write_hashes(part: PreparedTask, run: Path) -> None:
+def _write_hashes(part: PreparedTask, warm_up: PreparedData | None, run: Path) -> None:
     train = part.train.examples
-    write_train_keys(run, (example.key for example in train))
+    first = () if warm_up is None else warm_up.tasks[0].train.examples
+    write_train_keys(run, (example.key for example in (*train, *first)))
     write_surfaces(run, count_surfaces(part.task.entity_surfaces(train)))

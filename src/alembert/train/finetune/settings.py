@@ -188,6 +188,27 @@ class EpochSettings(RunSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
+class WarmUpSettings:
+    """How the files of --warm-up are learnt from, before the training files; without effect if there are none."""
+
+    epochs: float = 1.0
+    """Passes over the warm-up files."""
+    learning_rate: float = 1e-4
+    """Peak learning rate of these passes, which have a warm-up and a decay of their own."""
+    min_score: float = 0.5
+    """Labels of a model that was less sure than this count as unknown, if the files have scores."""
+    shared: bool = False
+    """Warm up once for all seeds, instead of once for each."""
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "learning_rate"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise BadSetting(f"`{name}` of [warm_up] is {getattr(self, name)}; expected a positive number.")
+        if not 0 <= self.min_score <= 1:
+            raise BadSetting(f"`min_score` of [warm_up] is {self.min_score}; expected a share from 0 to 1.")
+
+
+@dataclass(frozen=True, kw_only=True)
 class FinetuneSettings(EpochSettings):
     """Settings of fine-tuning."""
 
@@ -197,6 +218,8 @@ class FinetuneSettings(EpochSettings):
     """Masked LM as an auxiliary objective."""
     multitask: MultiTaskSettings = field(default_factory=MultiTaskSettings)
     """How several tasks share a run."""
+    warm_up: WarmUpSettings = field(default_factory=WarmUpSettings)
+    """Learning from silver labels first."""
     forget_training: bool = False
     """Write no hashes of the training texts and entities, so that the model can be shared."""
 

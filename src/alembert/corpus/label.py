@@ -1,0 +1,223 @@
+"""The verb `corpus label`: sentences of plain text with entities found by dictionaries, for taggers to warm up with.
+
+In: a Corpus folder or raw files, lexicons by label, files whose sentences must not be used, settings. Out: a file of JSON
+lines, one sentence each, as `finetune --task tag` reads them; where the dictionaries are unsure the sentence lists unknown
+stretches (`text.dictionary_labels`), in which a tagger learns nothing. Which sentences are drawn depends on their text and
+the seed alone, not on the order or the names of the files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+from alembert import artifact
+from alembert.corpus.document import FROM_LEXICON, Document, Entity
+from alembert.corpus.excerpt import TextSampleReader
+from alembert.corpus.exclusion import ExcludedText, normalise_sentence
+from alembert.corpus.inputs import expand_inputs, list_input_files
+from alembert.corpus.jobs import Progress
+from alembert.corpus.writers import write
+from alembert.errors import BadFile, BadSetting
+from alembert.text.dictionary_labels import UNKNOWN_RULES, DictionaryLabeller, DictionaryLabels
+from alembert.text.lexicon import parse_lexicon_option, read_lexicon
+from alembert.text.sentences import split_sentences
+
+_BATCH: Final = 32
+_ENDINGS: Final = (".jsonl", ".jsonl.gz", ".jsonl.zst")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelSettings:
+    """How sentences are chosen and labelled."""
+
+    sentences: int | None = None
+    """Maximum number of sentences; none: all."""
+    seed: int = 1
+    """Decides which sentences are drawn."""
+    match_share: float = 0.8
+    """Share of the drawn sentences in which the dictionaries find an entity."""
+    min_words: int = 5
+    """Shorter sentences are left out."""
+    unknown: tuple[str, ...] = UNKNOWN_RULES
+    """Rules that mark stretches as unknown: short, ambiguous, ordinary, capitals, neighbours; empty: none."""
+
+    def __post_init__(self) -> None:
+        if self.sentences is not None and self.sentences < 1:
+            raise BadSetting(f"`sentences` is {self.sentences}; expected 1 or more, or leave it out for all.")
+        if not 0 <= self.match_share <= 1:
+            raise BadSetting(f"`match_share` is {self.match_share}; expected a share from 0 to 1.")
+        if self.min_words < 1:
+            raise BadSetting(f"`min_words` is {self.min_words}; expected 1 or more.")
+        if strange := [rule for rule in self.unknown if rule not in UNKNOWN_RULES]:
+            raise BadSetting(f"`unknown` has {strange[0]!r}; the rules are {', '.join(UNKNOWN_RULES)}.")
+
+
+@dataclass(frozen=True)
+class LabelResult:
+    """What was written, and what was left out."""
+
+    path: Path
+    counts: Mapping[str, int]
+    """Sentences that were read, excluded, repeated and written, entities by label, and unknown stretches."""
+    notes: tuple[str, ...] = ()
+
+
+def label_corpus(
+    inputs: Sequence[str | Path],
+    out: Path,
+    *,
+    lexicons: Sequence[str],
+    exclude: Sequence[Path] = (),
+    settings: LabelSettings | None = None,
+    tell: Callable[[Progress], None] = lambda _: None,
+) -> LabelResult:
+    """Label the sentences of inputs with lexicons, each given as LABEL=FILE, and write them as JSON lines."""
+    if not out.name.endswith(_ENDINGS):
+        raise BadSetting(f"The output {out} has another ending than {', '.join(_ENDINGS)}. Name a file of JSON lines.")
+    if not lexicons:
+        raise BadSetting("No lexicon was given. Give at least one (--lexicon LABEL=FILE).")
+    settings = settings or LabelSettings()
+    read = [read_lexicon(path, label) for label, path in map(parse_lexicon_option, lexicons)]
+    job = _LabelJob(
+        DictionaryLabeller.from_lexicons(read, settings.unknown),
+        ExcludedText.read(exclude),
+        settings,
+        tuple(sorted({lexicon.label for lexicon in read})),
+    )
+    texts = replace(TextSampleReader.open(_list_files(inputs)), tell=tell)
+    _write(job.run(sample.text for sample in texts), out, job.counts)
+    notes = [warning for lexicon in read for warning in lexicon.warnings()]
+    if texts.set_aside:
+        notes.append(f"{texts.set_aside:,} items could not be read; the first: {texts.first_reason}")
+    return LabelResult(out, dict(job.counts), tuple(notes))
+
+
+def _list_files(inputs: Sequence[str | Path]) -> list[Path]:
+    """List Corpus folders as they are, and the files of other folders and patterns."""
+    paths = expand_inputs(inputs)
+    return [file for path in paths for file in ([path] if _is_artifact(path) else list_input_files([path]).paths)]
+
+
+def _is_artifact(path: Path) -> bool:
+    return (path / artifact.MANIFEST).is_file()
+
+
+def _write(documents: Iterable[Document], out: Path, counts: Counter[str]) -> None:
+    """Write a file that appears when it is complete."""
+    hidden = out.with_name(f".{out.name}")  # with the same ending, by which writers tell compression
+    out.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        write(_count(documents, counts), hidden, "jsonl")
+        if not counts["written"]:
+            raise BadFile(f"None of the {counts['read']:,} sentences of the input can be used. Check the files.")
+        hidden.replace(out)
+    finally:
+        hidden.unlink(missing_ok=True)
+
+
+def _count(documents: Iterable[Document], counts: Counter[str]) -> Iterator[Document]:
+    for document in documents:
+        counts["written"] += 1
+        counts["with a match"] += bool(document.entities)
+        counts["unknown stretches"] += len(document.meta.get("unknown", ()))
+        counts.update(f"entities: {entity.label}" for entity in document.entities)
+        yield document
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A sentence that may be drawn."""
+
+    text: str
+    key: int
+    """64 bits of its letters and digits."""
+    rank: int
+    """The same with the seed: the lowest are drawn."""
+    place: int
+
+
+@dataclass
+class _LabelJob:
+    """Sentences on their way from texts to documents."""
+
+    labeller: DictionaryLabeller
+    excluded: ExcludedText
+    settings: LabelSettings
+    types: tuple[str, ...]
+    counts: Counter[str] = field(default_factory=Counter)
+    _seen: set[int] = field(default_factory=set)
+
+    def run(self, texts: Iterable[str]) -> Iterator[Document]:
+        labelled = self._label(texts)
+        if self.settings.sentences is None:
+            return (self._document(*pair) for pair in labelled)
+        return self._sample(labelled, self.settings.sentences)
+
+    def _label(self, texts: Iterable[str]) -> Iterator[tuple[_Candidate, DictionaryLabels]]:
+        rest = iter(texts)
+        while batch := list(islice(rest, _BATCH)):
+            documents = [[_flatten(text[start:end]) for start, end in split_sentences(text)] for text in batch]
+            chosen = [[self._candidate(sentence) for sentence in document] for document in documents]
+            wanted = [number for number, own in enumerate(chosen) if any(own)]
+            labels = self.labeller.label([documents[number] for number in wanted])
+            for number, of_document in zip(wanted, labels, strict=True):
+                for candidate, found in zip(chosen[number], of_document, strict=True):
+                    if candidate is not None:
+                        yield candidate, found
+
+    def _candidate(self, sentence: str) -> _Candidate | None:
+        self.counts["read"] += 1
+        if len(sentence.split()) < self.settings.min_words:
+            self.counts["too short"] += 1
+            return None
+        letters = normalise_sentence(sentence)
+        key = _hash(letters)
+        if key in self._seen:
+            self.counts["repeated"] += 1
+            return None
+        self._seen.add(key)
+        if self.excluded.has(letters):
+            self.counts["excluded"] += 1
+            return None
+        return _Candidate(sentence, key, _hash(f"{self.settings.seed}/{letters}"), len(self._seen))
+
+    def _sample(self, labelled: Iterable[tuple[_Candidate, DictionaryLabels]], most: int) -> Iterator[Document]:
+        """Draw the sentences of the lowest ranks, with and without a match apart, and return them in the order of the text."""
+        matched = math.ceil(most * self.settings.match_share)
+        room = {True: matched, False: most - matched}
+        heaps: dict[bool, list[tuple[int, int, tuple[_Candidate, DictionaryLabels]]]] = {True: [], False: []}
+        for pair in labelled:
+            has_match = bool(pair[1].entities)
+            entry = (-pair[0].rank, pair[0].place, pair)
+            if len(heaps[has_match]) < room[has_match]:
+                heapq.heappush(heaps[has_match], entry)
+            elif room[has_match]:
+                heapq.heappushpop(heaps[has_match], entry)
+        drawn = sorted((entry for heap in heaps.values() for entry in heap), key=lambda entry: entry[1])
+        return (self._document(*pair) for _, _, pair in drawn)
+
+    def _document(self, candidate: _Candidate, labels: DictionaryLabels) -> Document:
+        meta: dict[str, Any] = {"annotated_types": list(self.types)}
+        if labels.unknown:
+            meta["unknown"] = [list(span) for span in labels.unknown]
+        entities = tuple(
+            Entity(f"T{number}", label, ((start, end),), attributes=FROM_LEXICON)
+            for number, (start, end, label) in enumerate(labels.entities, start=1)
+        )
+        return Document(f"{candidate.key:016x}", candidate.text, entities=entities, meta=meta)
+
+
+def _flatten(sentence: str) -> str:
+    return " ".join(sentence.split())
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
