@@ -8,6 +8,8 @@ has all cores to itself.
 
 Jobs run in threads of a pool: settings that torch keeps per thread (autocast, gradient mode) are the job's own affair.
 
+Weights that are evaluated and written instead of the last ones: between these and the start of the run, or an average.
+
 An exponential moving average of a model's parameters, which often scores better than the last weights.
 
 It costs one copy of the parameters. At the beginning it forgets faster (a share of 1 - (1 + n) / (10 + n) after n
@@ -19,14 +21,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import lru_cache
 from itertools import islice
 
 import torch
 from torch import Tensor, nn
 
+from alembert import hardware
 from alembert.errors import BadFile, BadSetting
+from alembert.files.mix import interpolate
 from alembert.hardware.torch_settings import keep_freed_memory, limit_operation_threads
 
 LossJob = Callable[[], Tensor]
@@ -110,6 +114,50 @@ def _pool(streams: int) -> ThreadPoolExecutor:
 
 def _flush_denormals() -> None:
     torch.set_flush_denormal(True)
+
+
+def choose_half_precision(precision: str, device: str) -> str | None:
+    """Name the narrow type for matrix products; none: float32 throughout."""
+    if precision == "auto":
+        precision = hardware.detect_capabilities().training_type if device == "cpu" else "bfloat16"
+    elif device == "cpu":
+        hardware.check_dtype(precision)
+    return None if precision == "float32" else precision
+
+
+def autocast(device: torch.device, half: str | None) -> AbstractContextManager[object]:
+    """Compute matrix products in a narrow type inside the block; none: in float32."""
+    if half is None:
+        return nullcontext()
+    # Its cache of rounded weights is one for all threads: what a stream finds there would depend on the others.
+    return torch.autocast(device.type, dtype=getattr(torch, half), cache_enabled=False)
+
+
+class StartMix:
+    """Remembers the encoder of a model as it was, and moves it back there by a share; heads stay as they were trained."""
+
+    def __init__(self, model: nn.Module, share: float) -> None:
+        self._share = share
+        self._parameters = {n: p for n, p in model.named_parameters() if n.startswith("encoder.")} if share else {}
+        self._start = {name: parameter.detach().clone() for name, parameter in self._parameters.items()}
+
+    @torch.no_grad()
+    def install(self) -> None:
+        """Replace the weights by those between the start and where they are."""
+        for name, parameter in self._parameters.items():
+            parameter.copy_(interpolate(self._start[name], parameter, 1 - self._share))
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Let the model hold the mixed weights inside the block, and exactly its own afterwards."""
+        own = {name: parameter.detach().clone() for name, parameter in self._parameters.items()}
+        self.install()
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                for name, parameter in self._parameters.items():
+                    parameter.copy_(own[name])
 
 
 class ExponentialMovingAverage:
