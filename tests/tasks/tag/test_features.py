@@ -15,12 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import alembert
+from alembert.cli.annotate import _open_pipeline
 from alembert.compress.export import ExportData, export
 from alembert.compress.settings import ExportSettings
 from alembert.errors import BadFile, BadSetting, UserError
 from alembert.files import checkpoint as checkpoints
 from alembert.files.surgery import with_token_features
 from alembert.infer.annotate import annotate
+from alembert.infer.annotate_chunks import RayExecutor
 from alembert.infer.annotate_pipeline import Pipeline
 from alembert.infer.task_model import TaskModel
 from alembert.nn.batch import Batch
@@ -34,7 +36,8 @@ from alembert.tasks.tag.features import TagLexicons
 from alembert.tasks.tag.task import TagTask
 from alembert.text.gazetteer import Gazetteer
 from alembert.text.lexicon import Lexicon
-from alembert.text.surface import MATCH_TAGS, SHAPES, SurfaceFeatures
+from alembert.text.surface import MATCH_TAGS, SHAPES, PieceOffsets, SurfaceFeatures
+from alembert.workers.ray import RayCluster
 from small_checkpoints import fine_tuned
 from task_cases import LEXICONS, TOKENIZER
 
@@ -80,9 +83,7 @@ def test_a_word_may_be_a_term_of_several_lexicons() -> None:
     assert matches == [[(0, 13, 0), (7, 13, 1)]]
 
 
-def test_two_matches_that_touch_one_word_stay_inside_the_table(tmp_path: Path) -> None:
-    from alembert.text.surface import PieceOffsets
-
+def test_two_matches_that_touch_one_word_stay_inside_the_table() -> None:
     surface = surface_of(a=["TNF", "IL6"])
     whole = PieceOffsets(np.array([0]), np.array([7]), np.array([0]))
     assert surface.compute(["TNF/IL6"], [whole])[0].rows_NF.max() < sum(surface.blocks.values())
@@ -314,6 +315,16 @@ def test_annotating_hands_terms_to_the_tagger_and_counts_them(tagger: Any, tmp_p
     assert run.manifest.config["added_terms"] == [sentence]
     assert sentence in run.notes
     assert not any("lexicon disease (" in note for note in run.notes)
+
+
+def test_workers_of_a_cluster_open_the_model_with_the_same_terms(tagger: Any, tmp_path: Path) -> None:
+    lexicons = {"disease": write_terms(tmp_path / "new.txt", "zebra fever")}
+    pipeline, executor = _open_pipeline([tagger[0]], {"device": "cpu", "lexicons": lexicons}, RayCluster(workers=1))
+    assert isinstance(executor, RayExecutor)
+    for opened in (pipeline, executor.open_pipeline()):
+        assert [part.task.lexicon_notes() for part in opened.models] == [
+            ["lexicon disease: 5 terms of training + 1 added"]
+        ]
 
 
 @pytest.mark.parametrize("form", ["openvino", "onnx"])
