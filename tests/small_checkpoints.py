@@ -45,7 +45,9 @@ def fine_tuned(name: str, folder: Path, file: Path, **config: Any) -> tuple[Any,
     spec = task.head()
     labels = {spec.kind: task.labels} if spec.is_labelled and task.labels else {}
     blueprint = Blueprint(
-        config=EncoderConfig(vocab_size=tokenizer.vocab_size, **{**SHAPE, **config}),
+        config=EncoderConfig(
+            vocab_size=tokenizer.vocab_size, **{**SHAPE, "token_features": count_features(task), **config}
+        ),
         heads={spec.kind: spec},
         labels=labels,
     )
@@ -63,7 +65,8 @@ def fine_tuned_together(cases: Mapping[str, str], folder: Path, place: Path) -> 
     tokenizer = TOKENIZER.with_markers(dict.fromkeys(each for task, _ in read.values() for each in task.special_tokens))
     heads = {name: task.head() for name, (task, _) in read.items()}
     labels = {name: task.labels for name, (task, _) in read.items() if heads[name].is_labelled and task.labels}
-    config = EncoderConfig(vocab_size=tokenizer.vocab_size, **SHAPE)
+    features = max((count_features(task) or 0 for task, _ in read.values()), default=0) or None
+    config = EncoderConfig(vocab_size=tokenizer.vocab_size, token_features=features, **SHAPE)
     made = Checkpoint.new(Blueprint(config=config, heads=heads, labels=labels), tokenizer)
     opinionated(made.model)
     made.save(folder)
@@ -75,12 +78,19 @@ def fine_tuned_together(cases: Mapping[str, str], folder: Path, place: Path) -> 
     return {name: examples for name, (_, examples) in read.items()}
 
 
+def count_features(task: AnyTask) -> int | None:
+    """Count the rows of the features that a task reads beside its pieces."""
+    return sum(task.token_features.values()) or None
+
+
 def opinionated(model: torch.nn.Module, std: float = 0.3) -> None:
     """Draw weights that say different things of different texts; those of a new model hardly do, and biases hide."""
     generator = torch.Generator().manual_seed(5)
     for name, parameter in model.named_parameters():
         if not name.endswith("norm.weight"):
             torch.nn.init.normal_(parameter, std=std, generator=generator)
+        if name == "encoder.embeddings.features.weight":
+            parameter.data[0] = 0
 
 
 def small_model(heads: Mapping[str, HeadSpec], **changes: Any) -> Model:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from alembert import sample
@@ -10,6 +11,10 @@ from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import Vocabulary
 
 LONGEST = 64
+LEXICONS = tuple(
+    f"{label}={Path(__file__).parent / 'lexicons' / name}"
+    for label, name in (("disease", "disease.tsv"), ("drug", "chemical.txt"))
+)
 LETTERS = [*"abcdefghijklmnopqrstuvwxyz0123456789-.,()%/'"]
 TOKENIZER = Tokenizer.from_vocabulary(
     Vocabulary.from_pieces("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS, *(f"##{each}" for each in LETTERS)),
@@ -158,6 +163,9 @@ CASES = {
     "relate, documents": Case("relate", {"max_distance": 1}, related),
     "tag": Case("tag", {"max_length": 48, "overlap": 16}, tagged),
     "tag, crf": Case("tag", {"head": "crf", "max_length": 48, "overlap": 16}, tagged),
+    "tag, features": Case(
+        "tag", {"head": "crf", "case": True, "lexicons": LEXICONS, "max_length": 48, "overlap": 16}, tagged
+    ),
     "tag, bioes": Case("tag", {"scheme": "bioes"}, tagged),
     "tag, span": Case("tag", {"head": "span", "max_length": 48, "overlap": 16}, tagged),
     "classify": Case("classify", {}, topics),

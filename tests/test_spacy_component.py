@@ -47,6 +47,15 @@ def test_labels_become_cats(tmp_path: Path) -> None:
     assert sum(doc.cats.values()) == pytest.approx(1)
 
 
+@pytest.mark.filterwarnings("ignore:.*end inside a token of spaCy:UserWarning")
+def test_terms_can_be_added(tmp_path: Path) -> None:
+    fine_tuned("tag, features", tmp_path / "ner", tmp_path / "ner.jsonl")
+    (tmp_path / "terms.txt").write_text("leukemia\n")
+    doc = pipeline(model=str(tmp_path / "ner"), lexicons={"disease": str(tmp_path / "terms.txt")})(TEXTS[0])
+    expected = alembert.load(tmp_path / "ner", lexicons={"disease": tmp_path / "terms.txt"}).predict(TEXTS[0])
+    assert doc._.alembert.entities == expected.entities
+
+
 def test_a_component_without_a_model_is_refused() -> None:
     with pytest.raises(alembert.UserError, match="no model"):
         pipeline()

@@ -87,3 +87,30 @@ def test_colours_need_a_terminal_and_yield_to_no_color(model: str, monkeypatch: 
 def test_a_bad_model_is_a_user_error(tmp_path: Path) -> None:
     with pytest.raises(BadFile, match="does not exist"):
         run(str(tmp_path / "absent"), "text")
+
+
+def abbreviations(*arguments: str, stdin: str | None = None, code: int = 0) -> str:
+    result = CliRunner().invoke(app, ["abbreviations", *arguments], input=stdin, catch_exceptions=False)
+    assert result.exit_code == code
+    return result.stdout
+
+
+def test_abbreviations_of_a_text_are_listed() -> None:
+    text = "acute lymphoblastic leukemia (ALL)"
+    expected = "text  30-33  ALL  0-28  acute lymphoblastic leukemia\n"
+    assert abbreviations(text) == abbreviations("-", stdin=text) == expected
+    assert abbreviations("x" * 5000) == ""
+
+
+def test_abbreviations_of_documents_are_listed_as_json(tmp_path: Path) -> None:
+    lines = [{"id": "a", "text": "tumour necrosis factor (TNF)"}, {"id": "b", "text": "none"}]
+    (tmp_path / "in.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines) + "{\n")
+    first, second = map(json.loads, abbreviations(str(tmp_path / "in.jsonl"), "--json", code=3).splitlines())
+    assert first["id"] == "a"
+    assert first["abbreviations"] == [
+        {
+            "short": {"start": 24, "end": 27, "text": "TNF"},
+            "long": {"start": 0, "end": 22, "text": "tumour necrosis factor"},
+        }
+    ]
+    assert second == {"id": "b", "abbreviations": []}

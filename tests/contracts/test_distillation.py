@@ -34,6 +34,7 @@ CHOSEN = (
     "relate, markers",
     "tag",
     "tag, crf",
+    "tag, features",
     "tag, span",
     "classify",
     "classify, several",

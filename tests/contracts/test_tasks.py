@@ -92,6 +92,7 @@ def ready(made_up: Any, request: pytest.FixtureRequest, tmp_path_factory: pytest
         num_attention_heads=2,
         intermediate_size=24,
         max_position_embeddings=LONGEST,
+        token_features=sum(task.token_features.values()) or None,
     )
     spec = task.head()
     model, teacher = (new_model(config, {spec.kind: spec}, seed=seed).eval() for seed in (1, 2))

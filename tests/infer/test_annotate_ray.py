@@ -31,6 +31,7 @@ from ray_workers import (
     search_path,
     two_workers,
 )
+from small_checkpoints import fine_tuned
 
 pytest.importorskip("ray", reason="Ray (pip install 'alembert[ray]') is not installed")
 pytestmark = pytest.mark.slow
@@ -110,6 +111,17 @@ def test_a_cluster_that_is_not_there_is_a_sentence(address: str) -> None:
 @pytest.mark.usefixtures("_cluster")
 def test_the_bytes_are_those_of_a_local_run(work: Path, tmp_path: Path) -> None:
     assert on_ray(work, tmp_path / "out", partial(harmless, work / "model")) == content(work / "local")
+
+
+@pytest.mark.usefixtures("_cluster")
+def test_terms_that_a_tagger_reads_reach_the_workers(tmp_path: Path) -> None:
+    fine_tuned("tag, features", tmp_path / "model", tmp_path / "examples.jsonl")
+    (tmp_path / "terms.txt").write_text("zebra fever\n")
+    (tmp_path / "in.jsonl").write_text('{"id": "1", "text": "A zebra fever."}\n')
+    opener = partial(Pipeline.open, tmp_path / "model", lexicons={"disease": tmp_path / "terms.txt"})
+    annotate(opener(), [tmp_path / "in.jsonl"], tmp_path / "local", SETTINGS)
+    annotate(opener(), [tmp_path / "in.jsonl"], tmp_path / "ray", SETTINGS, executor=RayExecutor(TWO, opener))
+    assert content(tmp_path / "ray") == content(tmp_path / "local")
 
 
 @pytest.mark.usefixtures("_cluster")

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 from rich.cells import cell_len
@@ -30,14 +32,19 @@ from alembert.cli.options import (
     read_options,
     write_page,
 )
+from alembert.corpus.document import Document
 from alembert.corpus.fetch import fetch_to_temporary_folder
+from alembert.corpus.inputs import list_input_files
+from alembert.corpus.readers import ReadOptions, Remark, SetAside
 from alembert.html import EntityMark, MarkState, split_runs
+from alembert.infer.stream import StreamPosition, open_input_stream
 from alembert.infer.task_model import TaskModel
 from alembert.inspect.errors import ErrorCase, ErrorReport, errors_headline, render_errors_page
 from alembert.inspect.errors import find_errors as find
 from alembert.inspect.tables import MAX_WHOLE_CHARACTERS, choose_excerpts, format_run
 from alembert.inspect.tokens import TokenizedWord, TokenReport, TokenSummary, inspect_tokens
 from alembert.terminal import escape_controls, note, print_json, read_stdin, stdout_console
+from alembert.text.abbreviations import find_abbreviations
 from alembert.text.tokenizer import Tokenizer
 
 _STYLES: Final[dict[MarkState, str]] = {
@@ -137,7 +144,7 @@ def _escape_lines(text: str) -> str:
     return "\n".join(map(escape_controls, text.split("\n")))
 
 
-app = typer.Typer(help="Look inside a tokenizer, a model or training data.", rich_markup_mode=None)
+app = typer.Typer(help="Look inside a text, a tokenizer, a model or training data.", rich_markup_mode=None)
 app.command("masks", cls=VerbCommand)(masks)
 app.command("errors", cls=VerbCommand)(errors)
 
@@ -206,3 +213,52 @@ def _sentence(summary: TokenSummary) -> str:
     if summary.replaced_surrogates:
         parts.append(f"{summary.replaced_surrogates} unpaired surrogates read as U+FFFD")
     return ", ".join(parts)
+
+
+@app.command("abbreviations", cls=VerbCommand)
+def abbreviations(
+    source: Annotated[
+        str, typer.Argument(metavar="FILE_OR_TEXT", help="A text, documents in a file or folder, or - for stdin.")
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """List the abbreviations that a text or documents define, with character offsets."""
+    set_aside = 0
+    for item in _read_items(source):
+        if not isinstance(item, Document):
+            note(item.describe())
+            set_aside += isinstance(item, SetAside)
+        elif as_json:
+            print_json(_abbreviation_record(item))
+        else:
+            for line in _abbreviation_lines(item):
+                print(escape_controls(line))
+    if set_aside:
+        raise typer.Exit(SET_ASIDE)
+
+
+def _read_items(source: str) -> Iterator[Document | SetAside | Remark]:
+    if source == "-" or not os.path.exists(source):  # noqa: PTH110 (Path.exists raises for a text too long for a name)
+        yield Document("text", read_stdin() if source == "-" else source)
+        return
+    stream = open_input_stream(list_input_files([Path(source)]), ReadOptions(), None)
+    for entry in stream.read_from(StreamPosition()):
+        if isinstance(entry.item, Document | SetAside | Remark):
+            yield entry.item
+
+
+def _abbreviation_record(document: Document) -> dict[str, Any]:
+    forms = [
+        {
+            name: {"start": start, "end": end, "text": document.text[start:end]}
+            for name, (start, end) in found._asdict().items()
+        }
+        for found in find_abbreviations(document.text)
+    ]
+    return {"id": document.id, "abbreviations": forms}
+
+
+def _abbreviation_lines(document: Document) -> Iterator[str]:
+    for short, long in find_abbreviations(document.text):
+        forms = (f"{start}-{end}  {document.text[start:end]}" for start, end in (short, long))
+        yield "  ".join((document.id, *forms))

@@ -160,8 +160,8 @@ def add_abbreviations(text: str, matches: list[LexiconMatch]) -> list[LexiconMat
     every = list(matches)
     for short, long in definitions:
         for known, other in ((long, short), (short, long)):
-            occurrences = list(find_occurrences(text, text[slice(*other)], any_case=other is long))
             for lexicon in sorted({match.lexicon for match in matches if _names(match, known)}):
+                occurrences = find_occurrences(text, text[slice(*other)], any_case=other is long)
                 every += _free_matches(every, occurrences, lexicon)
     return every
 
