@@ -154,7 +154,8 @@ def _read_counts(path: Path) -> dict[str, int]:
 def _renumber(types: NDArray[Any], names: Sequence[str], all_names: Sequence[str]) -> NDArray[Any]:
     """Turn the numbers of a part's types into those of the whole corpus."""
     numbers = np.array([0, *(1 + all_names.index(name) for name in names)], np.int64)
-    return numbers[types]
+    renumbered: NDArray[Any] = numbers[types]
+    return renumbered
 
 
 def _join(
