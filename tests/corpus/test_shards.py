@@ -5,6 +5,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -151,7 +152,28 @@ def test_counts_say_what_there_is(corpus: Corpus, shards: Shards) -> None:
         "entities dropped: no token": 0,
         "unknown pieces": int((shards.ids == TOKENIZER.unk_id).sum()),
     }
+    opening = np.asarray(shards.types)[flags & ENTITY_START > 0]
+    expected |= {f"entities: {name}": int((opening == n).sum()) for n, name in enumerate(shards.type_names, 1)}
     assert shards.counts == expected
+
+
+def test_every_piece_of_an_entity_knows_its_type(corpus: Corpus, shards: Shards) -> None:
+    assert shards.type_names == ("chemical", "disease", "gene")
+    for number, each in enumerate(corpus.entries()):
+        start, end = shards.get_token_range(number)
+        offsets = TOKENIZER.encode(each.document.text, add_special_tokens=False).offsets
+        for (a, b), kind in zip(offsets, shards.types[start:end], strict=True):
+            labels = {mention.label for mention in each.entities if a < mention.end and b > mention.start}
+            assert shards.type_names[kind - 1] in labels if kind else not labels
+
+
+def test_types_are_numbered_alike_in_all_parts(tmp_path: Path) -> None:
+    labels = ["x", "b", *(f"t{n:03}" for n in range(300))]
+    parts = [[replace(entry("a b"), entities=(CorpusEntity(0, 1, label),))] for label in labels]
+    shards = open_or_build_shards(make_corpus(tmp_path / "corpus", *parts), TOKENIZER, tmp_path, words=PLAIN)
+    assert [shards.type_names[kind - 1] for kind in shards.types[::2]] == labels
+    assert shards.types.dtype == np.uint16
+    assert not shards.types[1::2].any()
 
 
 def test_hashes_are_those_of_the_texts(corpus: Corpus, shards: Shards) -> None:
@@ -317,7 +339,7 @@ def test_an_empty_corpus_gives_empty_shards(tmp_path: Path) -> None:
     assert (len(shards), len(shards.ids), shards.documents.tolist()) == (0, 0, [0])
 
 
-@pytest.mark.parametrize("name", ["ids", "flags", "sentences", "documents", "hashes"])
+@pytest.mark.parametrize("name", ["ids", "flags", "types", "sentences", "documents", "hashes"])
 def test_a_file_of_another_size_is_refused(tmp_path: Path, name: str) -> None:
     folder = shards_of(tmp_path, entry("a b")).folder
     with (folder / f"{name}.bin").open("ab") as file:

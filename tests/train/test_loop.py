@@ -124,6 +124,12 @@ def assert_same(one: TrainingLoop, two: TrainingLoop) -> None:
         {"model": ModelSettings(frozen=("layers:1",), unfreeze_share=0.8)},
         {"model": ModelSettings(recompute=True)},
         {"objectives": ObjectiveWeights(masked_lm=1.0, next_sentence=1.0, boundaries=0.3, causal=0.5)},
+        {"objectives": ObjectiveWeights(masked_lm=0.0, rtd=50.0, entity_types=1.0)},
+        {
+            "objectives": ObjectiveWeights(masked_lm=0.0, rtd=50.0),
+            "optimiser": OptimiserSettings(learning_rate=1e-3, half_heads=True),
+        },
+        {"objectives": ObjectiveWeights(masked_lm=1.0, entity_swap=50.0, entity_types=1.0)},
     ],
     ids=[
         "plain",
@@ -137,6 +143,9 @@ def assert_same(one: TrainingLoop, two: TrainingLoop) -> None:
         "thawing",
         "recompute",
         "objectives",
+        "generator",
+        "generator and half heads",
+        "swaps",
     ],
 )
 def test_a_run_that_was_killed_ends_like_one_that_was_not(make: Make, changes: dict[str, Any]) -> None:

@@ -110,7 +110,7 @@ def _excerpt(inputs: list[Path], tokenizer: Any, settings: PretrainSettings, dic
         documents=len(found.tokens),
         entities=found.entities,
         next_sentence=bool(settings.objectives.next_sentence),
-        wants_entities=settings.masks.unit == "entity" or bool(settings.objectives.boundaries),
+        wants_entities=settings.masks.unit == "entity" or settings.objectives.needs_entities,
     )
     return found
 

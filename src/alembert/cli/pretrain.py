@@ -27,7 +27,7 @@ from alembert.hardware.torch_settings import resolve_device
 from alembert.settings import parse_count, read_layers, split_table, to_toml
 from alembert.terminal import ProgressBar, note, print_json
 from alembert.train.pretrain.recipes import choose_recipe, resolve_recipe
-from alembert.train.settings import ObjectiveWeights, PretrainSettings
+from alembert.train.settings import USUAL_WEIGHTS, ObjectiveWeights, PretrainSettings
 
 if TYPE_CHECKING:
     from alembert.train.pretrain.pretrain import PretrainRunResult
@@ -152,7 +152,7 @@ def _weights(objectives: list[str]) -> dict[str, float]:
     for each in objectives:
         name, _, weight = each.partition("=")
         try:
-            weights[name] = float(weight or 1)
+            weights[name] = float(weight or USUAL_WEIGHTS.get(name, 1.0))
         except ValueError:
             raise BadSetting(f"--objective {each!r} has no number after =. Write NAME or NAME=0.5.") from None
     return weights

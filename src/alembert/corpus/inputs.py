@@ -106,8 +106,9 @@ def check_objective_data(
         )
     if wants_entities and not entities:
         raise BadSetting(
-            f"Entity masks or boundaries are on, and the corpus {corpus} has no entities. Build it with a "
-            "dictionary (alembert corpus build --lexicon LABEL=FILE), or use --set masks.unit=word and boundaries = 0."
+            f"Entity masks or an objective about entities is on, and the corpus {corpus} has no entities. Build it with "
+            "a dictionary (alembert corpus build --lexicon LABEL=FILE), or use --set masks.unit=word and set boundaries, "
+            "entity_types and entity_swap to 0."
         )
 
 

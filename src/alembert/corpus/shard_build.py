@@ -23,11 +23,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from alembert import artifact
 from alembert.corpus.jobs import Progress
 from alembert.corpus.shard_tokenizer import COUNT_NAMES, ShardArrays, ShardTokenizer, WordSettings
-from alembert.corpus.shards import FORMAT, KIND, Shards
+from alembert.corpus.shards import FORMAT, KIND, Shards, list_types, type_dtype
 from alembert.corpus.store import Corpus
 from alembert.errors import BadFile, FolderBusy
 from alembert.text.tokenizer import Tokenizer
@@ -109,7 +110,7 @@ def _build(
         counter = processes.get_context().Value("q", 0)
         job = partial(_tokenize_parts, missing, counter, shard_tokenizer)
         processes.run_processes(job, min(workers, len(missing)), lambda: tell(_read_progress(stage, len(tasks))))
-        draft.counts.update(_join([path for _, path in tasks], draft.path, shard_tokenizer.types, tell))
+        draft.counts.update(_join([path for _, path in tasks], draft.path, shard_tokenizer.dtypes, tell))
 
 
 def _read_progress(stage: Path, parts: int) -> Progress:
@@ -133,32 +134,49 @@ def _to_bytes(counts: Mapping[str, int], arrays: ShardArrays) -> bytes:
     return b"".join([json.dumps(head).encode(), b"\n", *(array.tobytes() for array in arrays.values())])
 
 
-def _from_bytes(content: bytes, types: Mapping[str, str]) -> tuple[dict[str, int], ShardArrays]:
+def _from_bytes(content: bytes, dtypes: Mapping[str, str]) -> tuple[dict[str, int], ShardArrays]:
     at = content.index(b"\n") + 1
     head = json.loads(content[:at])
     arrays = {}
     for name, length in head["lengths"].items():
-        arrays[name] = np.frombuffer(content, types[name], length, at)
+        arrays[name] = np.frombuffer(content, dtypes[name], length, at)
         at += arrays[name].nbytes
     return head["counts"], arrays
 
 
+def _read_counts(path: Path) -> dict[str, int]:
+    """Read the counts of a tokenized part alone."""
+    with path.open("rb") as file:
+        counts: dict[str, int] = json.loads(file.readline())["counts"]
+    return counts
+
+
+def _renumber(types: NDArray[Any], names: Sequence[str], all_names: Sequence[str]) -> NDArray[Any]:
+    """Turn the numbers of a part's types into those of the whole corpus."""
+    numbers = np.array([0, *(1 + all_names.index(name) for name in names)], np.int64)
+    renumbered: NDArray[Any] = numbers[types]
+    return renumbered
+
+
 def _join(
-    staged: Sequence[Path], folder: Path, types: Mapping[str, str], tell: Callable[[Progress], None]
+    staged: Sequence[Path], folder: Path, dtypes: Mapping[str, str], tell: Callable[[Progress], None]
 ) -> Counter[str]:
     """Concatenate the arrays of all parts, with lengths turned into borders, and return the sum of the counts."""
     total = Counter(dict.fromkeys(COUNT_NAMES, 0))
+    names = list_types({name for path in staged for name in _read_counts(path)})
+    final = {**dtypes, "types": type_dtype(len(names))}
     ends = {"sentences": 0, "documents": 0}
     with ExitStack() as stack:
-        files = {name: stack.enter_context((folder / f"{name}.bin").open("wb")) for name in types}
+        files = {name: stack.enter_context((folder / f"{name}.bin").open("wb")) for name in final}
         for name in ends:
-            files[name].write(np.zeros(1, types[name]).tobytes())
+            files[name].write(np.zeros(1, final[name]).tobytes())
         for number, path in enumerate(staged):
             tell(Progress("joining", number, len(staged)))
-            counts, arrays = _from_bytes(path.read_bytes(), types)
+            counts, arrays = _from_bytes(path.read_bytes(), dtypes)
             total.update(counts)
+            arrays["types"] = _renumber(arrays["types"], list_types(counts), names)
             for name, array in arrays.items():
                 values = ends[name] + np.cumsum(array) if name in ends else array
-                files[name].write(values.astype(types[name], copy=False).tobytes())
+                files[name].write(values.astype(final[name], copy=False).tobytes())
             ends = {name: end + int(arrays[name].sum()) for name, end in ends.items()}
     return total

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, pairwise
@@ -18,7 +18,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from alembert.corpus.shards import ENTITY_END, ENTITY_START, IN_ENTITY, WORD_START, array_dtypes
+from alembert.corpus.shards import ENTITY_END, ENTITY_START, IN_ENTITY, TYPE_COUNT, WORD_START, array_dtypes, list_types
 from alembert.extras import is_installed, require
 from alembert.text.sentences import CJK
 from alembert.text.tokenizer import Tokenizer
@@ -28,7 +28,8 @@ from alembert.text.words import Dictionary, DictionarySegmenter, JiebaSegmenter,
 _Int64Array = NDArray[np.int64]
 _BoolArray = NDArray[np.bool_]
 ShardArrays = dict[str, NDArray[Any]]
-"""One for each file of the shards; `sentences` and `documents` hold lengths, which can be concatenated."""
+"""One for each file of the shards; `sentences` and `documents` hold lengths, which can be concatenated, and `types` the
+numbers of the types that the counts have."""
 
 COUNT_NAMES = (
     "documents",
@@ -47,6 +48,8 @@ CORPUS_COLUMNS = ("text", "sentences", "entities")
 
 _BATCH_CHARACTERS = 100_000
 """More would not fit the CPU caches: encodings take fifty times the memory of their text."""
+_ANY_NUMBER_OF_TYPES = 1 << 15
+"""How many types a corpus has is known when all of it is read."""
 _HAS_CJK = re.compile(f"[{CJK}]")
 
 
@@ -72,7 +75,7 @@ class ShardTokenizer:
     """Tokenizes documents of a corpus; the segmenter for Chinese is loaded with the first Chinese document."""
 
     def __init__(self, tokenizer: Tokenizer, words: WordSettings) -> None:
-        self.types = array_dtypes(tokenizer.vocab_size)
+        self.dtypes = array_dtypes(tokenizer.vocab_size, _ANY_NUMBER_OF_TYPES)
         self._tokenizer = tokenizer
         self._dictionary = Dictionary.read(words.dictionary) if words.dictionary else None
         self._has_jieba = words.segmenter == "jieba"
@@ -87,9 +90,9 @@ class ShardTokenizer:
 
     def tokenize_table(self, table: Any) -> tuple[Counter[str], ShardArrays]:
         """Tokenize documents in memory: a table with `CORPUS_COLUMNS`."""
-        counts: Counter[str] = Counter()
+        counts: Counter[str] = Counter(dict.fromkeys((TYPE_COUNT + name for name in _find_types(table)), 0))
         batches = [self._tokenize_batch(batch, counts) for batch in _batches(table)]
-        empty = {name: np.zeros(0, kind) for name, kind in self.types.items()}
+        empty = {name: np.zeros(0, kind) for name, kind in self.dtypes.items()}
         return counts, {name: np.concatenate([arrays[name] for arrays in (empty, *batches)]) for name in empty}
 
     def _tokenize_batch(self, batch: Any, counts: Counter[str]) -> ShardArrays:
@@ -98,7 +101,8 @@ class ShardTokenizer:
         opens = _sentence_openings(pieces, _DocumentSpans.from_column(batch.column("sentences"), pieces.bases))
         begins = self._word_openings(pieces, texts) | opens
         flags = np.where(begins, WORD_START, 0).astype(np.uint8)
-        _mark_entities(flags, pieces, _DocumentSpans.from_column(batch.column("entities"), pieces.bases), counts)
+        entities = _DocumentSpans.from_column(batch.column("entities"), pieces.bases)
+        types = _mark_entities(flags, pieces, entities, _read_types(batch.column("entities"), counts), counts)
         full = pieces.sizes > 0
         counts["documents"] += int(full.sum())
         counts["documents without tokens"] += int((~full).sum())
@@ -109,11 +113,12 @@ class ShardTokenizer:
         arrays: ShardArrays = {
             "ids": pieces.ids,
             "flags": flags,
+            "types": types,
             "sentences": np.diff(np.append(np.flatnonzero(opens), len(flags))),
             "documents": np.bincount(pieces.documents[opens], minlength=len(texts))[full],
             "hashes": np.frombuffer(b"".join(map(_fingerprint, texts)), "<u8")[full],
         }
-        return {name: array.astype(self.types[name], copy=False) for name, array in arrays.items()}
+        return {name: array.astype(self.dtypes[name], copy=False) for name, array in arrays.items()}
 
     def _word_openings(self, pieces: _DocumentPieces, texts: Sequence[str]) -> _BoolArray:
         begins: _BoolArray = ~self._goes_on[pieces.ids]
@@ -207,9 +212,16 @@ def _find_changes(numbers: NDArray[np.intp]) -> _BoolArray:
 
 
 def _mark_entities(
-    flags: NDArray[np.uint8], pieces: _DocumentPieces, entities: _DocumentSpans, counts: Counter[str]
-) -> None:
-    """Mark the pieces of entities; of several that share a piece, the longest is used, then the leftmost."""
+    flags: NDArray[np.uint8],
+    pieces: _DocumentPieces,
+    entities: _DocumentSpans,
+    types: _Int64Array,
+    counts: Counter[str],
+) -> _Int64Array:
+    """Mark the pieces of entities and return their types, 0 elsewhere.
+
+    Of several entities that share a piece, the longest is used, then the leftmost.
+    """
     starts, ends = entities.starts, entities.ends
     first = np.searchsorted(pieces.ends, starts, "right")
     last = np.searchsorted(pieces.starts, ends, "left") - 1
@@ -218,13 +230,35 @@ def _mark_entities(
     selected = order[_select_non_overlapping(first[order], last[order])]
     flags[first[selected]] |= ENTITY_START
     flags[last[selected]] |= ENTITY_END
-    steps = np.zeros(len(flags) + 1, np.int8)
-    steps[first[selected]] += 1
-    steps[last[selected] + 1] -= 1
-    flags[np.cumsum(steps[:-1]) > 0] |= IN_ENTITY
+    steps = np.zeros(len(flags) + 1, np.int64)
+    steps[first[selected]] += types[selected]
+    steps[last[selected] + 1] -= types[selected]
+    per_piece: _Int64Array = np.cumsum(steps[:-1])
+    flags[per_piece > 0] |= IN_ENTITY
+    for number, name in enumerate(list_types(counts), 1):
+        counts[TYPE_COUNT + name] += int((types[selected] == number).sum())
     counts["entities"] += len(selected)
     counts["entities dropped: overlap"] += len(covered) - len(selected)
     counts["entities dropped: no token"] += len(starts) - len(covered)
+    return per_piece
+
+
+def _find_types(table: Any) -> list[str]:
+    """Return the labels of all entities of a table."""
+    import pyarrow.compute as pc
+
+    labels: list[str] = pc.unique(pc.struct_field(pc.list_flatten(table["entities"]), "label")).to_pylist()
+    return labels
+
+
+def _read_types(column: Any, counts: Iterable[str]) -> _Int64Array:
+    """Return the number of each entity's type, from 1 up, among those that are counted."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    names = pa.array(list_types(counts), pa.string())
+    numbers: _Int64Array = pc.index_in(pc.struct_field(column.flatten(), "label"), names).to_numpy().astype(np.int64)
+    return numbers + 1
 
 
 def _select_non_overlapping(first: NDArray[np.intp], last: NDArray[np.intp]) -> _BoolArray:

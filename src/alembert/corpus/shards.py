@@ -2,17 +2,19 @@
 
     ids.bin        uint16, or uint32 for more than 65,536 pieces   pieces of all documents, without special tokens
     flags.bin      uint8    for each token: WORD_START, IN_ENTITY, ENTITY_START, ENTITY_END
+    types.bin      uint8, or uint16 for more than 255 types        for each token: 0, or 1 + the number of its entity's type
     sentences.bin  int64    token at which each sentence begins, and the number of tokens
     documents.bin  int64    sentence at which each document begins, and the number of sentences
     hashes.bin     uint64   first eight bytes of the SHA-256 of each document's text
 
 In: a folder that `shard_build` has written. Out: memory-mapped arrays, so that a corpus of any size opens at once and
-all processes of a machine share one copy. The trade-off: plain little-endian arrays are not compressed (three bytes a
-token), but give direct access to every token.
+all processes of a machine share one copy. The trade-off: plain little-endian arrays are not compressed (four bytes a
+token), but give direct access to every token. Types are numbered in the order of their names, which the counts have.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,9 @@ from alembert import artifact
 from alembert.errors import BadFile
 
 KIND = "Shards"
-FORMAT = 1
+FORMAT = 2
+TYPE_COUNT = "entities: "
+"""Before the name of a type in the counts."""
 
 WORD_START = 1
 """A word begins here."""
@@ -36,6 +40,7 @@ ENTITY_END = 8
 """The last piece of an entity; a single piece is first and last."""
 
 _UINT16_IDS = 1 << 16
+_UINT8_TYPES = (1 << 8) - 1
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -44,6 +49,7 @@ class TokenArrays:
 
     ids: NDArray[Any]
     flags: NDArray[np.uint8]
+    types: NDArray[Any]
     sentences: NDArray[np.int64]
     documents: NDArray[np.int64]
     hashes: NDArray[np.uint64]
@@ -89,6 +95,20 @@ class Shards(TokenArrays):
     def counts(self) -> dict[str, int]:
         return self.manifest.counts
 
+    @property
+    def type_names(self) -> tuple[str, ...]:
+        """The types of entities, in the order of their numbers."""
+        return list_types(self.counts)
+
+
+def list_types(counts: Iterable[str]) -> tuple[str, ...]:
+    """Return the types that counts are about, in the order of their numbers.
+
+    >>> list_types({"tokens": 9, "entities": 2, "entities: drug": 1, "entities: disease": 1})
+    ('disease', 'drug')
+    """
+    return tuple(sorted(name.removeprefix(TYPE_COUNT) for name in counts if name.startswith(TYPE_COUNT)))
+
 
 def id_dtype(vocab_size: int) -> str:
     """Return the smallest type that holds every id.
@@ -99,15 +119,21 @@ def id_dtype(vocab_size: int) -> str:
     return "<u2" if vocab_size <= _UINT16_IDS else "<u4"
 
 
-def array_dtypes(vocab_size: int) -> dict[str, str]:
-    """Return the type of each array, in the order of the files above."""
-    return {"ids": id_dtype(vocab_size), "flags": "|u1", "sentences": "<i8", "documents": "<i8", "hashes": "<u8"}
+def type_dtype(types: int) -> str:
+    """Return the smallest numeric type that holds the numbers of so many types of entities."""
+    return "|u1" if types <= _UINT8_TYPES else "<u2"
+
+
+def array_dtypes(vocab_size: int, types: int) -> dict[str, str]:
+    """Return the numeric type of each array for so many pieces and types of entities, in the order of the files above."""
+    per_token = {"ids": id_dtype(vocab_size), "flags": "|u1", "types": type_dtype(types)}
+    return {**per_token, "sentences": "<i8", "documents": "<i8", "hashes": "<u8"}
 
 
 def _dtypes(manifest: artifact.Manifest) -> dict[str, str]:
     if manifest.config["format"] != FORMAT:
         raise ValueError("another format")
-    return array_dtypes(manifest.config["vocab_size"])
+    return array_dtypes(manifest.config["vocab_size"], len(list_types(manifest.counts)))
 
 
 def _map(path: Path, kind: str) -> NDArray[Any]:
@@ -119,7 +145,7 @@ def _map(path: Path, kind: str) -> NDArray[Any]:
 def _is_sound(arrays: dict[str, NDArray[Any]], counts: dict[str, int]) -> bool:
     """Compare lengths and the last borders: reading every border would take as long as the corpus is large."""
     tokens, sentences, documents = (counts[name] for name in ("tokens", "sentences", "documents"))
-    lengths = {"ids": tokens, "flags": tokens, "hashes": documents}
+    lengths = {"ids": tokens, "flags": tokens, "types": tokens, "hashes": documents}
     lengths |= {"sentences": sentences + 1, "documents": documents + 1}
     if any(len(arrays[name]) != length for name, length in lengths.items()):
         return False

@@ -20,7 +20,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -56,6 +56,8 @@ class Instance:
     special: npt.NDArray[np.bool_]
     """True at `[CLS]` and `[SEP]`."""
     label: int | None = None
+    types: npt.NDArray[np.unsignedinteger[Any]] | None = None
+    """The shards' types of entities, if they were read; 0 at special tokens."""
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -98,11 +100,13 @@ def build_instance(
     *,
     cls_id: int,
     sep_id: int,
+    shards_types: npt.NDArray[np.unsignedinteger] | None = None,
 ) -> Instance:
     """Read a stretch from the shards: `[CLS] a [SEP]`, or `[CLS] a [SEP] b [SEP]` with `b` as segment 1."""
     ids = np.full(stretch.length, sep_id, np.int32)
     ids[0] = cls_id
     segments, flags = np.zeros((2, stretch.length), np.uint8)
+    types = np.zeros(stretch.length, np.uint16)
     special = np.ones(stretch.length, np.bool_)
     position = 1
     for segment, (start, end) in enumerate((stretch.a,) if stretch.b is None else (stretch.a, stretch.b)):
@@ -112,9 +116,11 @@ def build_instance(
             shards_flags[start:end],
             False,
         )
+        if shards_types is not None:
+            types[segment_slice] = shards_types[start:end]
         segments[position : segment_slice.stop + 1] = segment
         position = segment_slice.stop + 1
-    return Instance(ids, segments, flags, special, stretch.label)
+    return Instance(ids, segments, flags, special, stretch.label, None if shards_types is None else types)
 
 
 SHORT_SHARE = 0.1

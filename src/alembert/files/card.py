@@ -20,6 +20,8 @@ _MEANING = {
     "pointer": "finds spans of tokens, which may nest and overlap",
     "relation": "says how two marked entities are related",
     "boundary": "tells for each token whether an entity begins or ends there",
+    "replaced": "tells for each token whether it was replaced (above 0: yes)",
+    "generator": "fills masked tokens by a small encoder of its own, for training alone",
     "span": "finds the start and end of an answer",
     "embed": "gives one vector a text: ",
 }

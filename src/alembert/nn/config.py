@@ -7,7 +7,7 @@ multiplications, to compare models apart from any machine; matrix products alone
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any, Final
 
@@ -198,6 +198,26 @@ def preset(name: str, *, vocab_size: int, **changes: Any) -> EncoderConfig:
         "intermediate_size": inner,
     }
     return EncoderConfig(vocab_size=vocab_size, **{**sizes, **changes})
+
+
+def narrow_config(config: EncoderConfig, share: float) -> EncoderConfig:
+    """Return a configuration of this share of the width, with as many layers and the same width of embeddings.
+
+    Heads become fewer rather than narrower.
+
+    >>> narrow = narrow_config(preset("base", vocab_size=30522), 0.25)
+    >>> narrow.hidden_size, narrow.num_attention_heads, narrow.intermediate_size, narrow.embedding_width
+    (192, 3, 768, 768)
+    """
+    heads = max(1, round(config.num_attention_heads * share))
+    return replace(
+        config,
+        hidden_size=max(1, round(config.hidden_size * share / heads / 2)) * 2 * heads,
+        num_attention_heads=heads,
+        intermediate_size=max(1, round(config.intermediate_size * share)),
+        embedding_size=config.embedding_width,
+        token_features=None,
+    )
 
 
 def count_multiplications_per_token(config: EncoderConfig, tokens: int = 128) -> int:

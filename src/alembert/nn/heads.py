@@ -14,19 +14,29 @@ from typing import Final
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from alembert.errors import BadSetting
 from alembert.nn import pointer
 from alembert.nn.attention import select_tokens
 from alembert.nn.batch import Batch
-from alembert.nn.config import EncoderConfig, is_number
+from alembert.nn.config import EncoderConfig, is_number, narrow_config
 from alembert.nn.crf import Crf
-from alembert.nn.dropout import Dropout, DropoutSeed
-from alembert.nn.encoder import ACTIVATION_FUNCTIONS, EMBEDDING_POOLINGS, POOLINGS, POOLINGS_WITH_LAYER, mean_pool
+from alembert.nn.dropout import EMBEDDINGS, Dropout, DropoutSeed
+from alembert.nn.encoder import (
+    ACTIVATION_FUNCTIONS,
+    EMBEDDING_POOLINGS,
+    POOLINGS,
+    POOLINGS_WITH_LAYER,
+    Encoder,
+    mean_pool,
+)
 from alembert.nn.projection import project_to_vocabulary
 
 RESERVED_HEAD_NAMES: Final = ("hidden", "pooled")
 """Names of a model's outputs that are no heads."""
+GENERATOR_WIDTH: Final = 0.25
+"""Width of a generator as a share of the model's, which ELECTRA found to be best for small models."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +113,7 @@ class HeadSpec:
 
     def positions_read(self, batch: Batch, predicted_P: Tensor | None, positions_P: Tensor | None) -> Tensor | None:
         """Return the tokens whose last states the head reads, if it is asked at these; none: all."""
-        if self.kind == "masked_lm":
+        if self.kind in ("masked_lm", "generator"):
             return positions_P if predicted_P is None else predicted_P
         if self.per_token:
             return positions_P
@@ -193,6 +203,41 @@ class MaskedLMHead(nn.Module):
     def forward(self, states: HeadInputs) -> Tensor:
         transformed_PE = self.norm(self.activation(self.dense(states.token_states())))
         return project_to_vocabulary(transformed_PE, states.token_embedding_VE, self.bias)
+
+
+class ReplacedTokenHead(nn.Module):
+    """Logits (P, 1) for tokens: whether each was replaced. A layer and one row, as in ELECTRA (Clark et al. 2020)."""
+
+    def __init__(self, config: EncoderConfig, spec: HeadSpec) -> None:
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.activation = ACTIVATION_FUNCTIONS[config.hidden_act]
+        self.linear = nn.Linear(config.hidden_size, spec.columns)
+
+    def forward(self, states: HeadInputs) -> Tensor:
+        return self.linear(self.activation(self.dense(states.token_states())))
+
+
+class GeneratorHead(nn.Module):
+    """A masked LM of its own, narrower than the model, with the model's token embedding: logits (P, V).
+
+    It reads the batch and none of the model's states: what it makes of masked tokens is what the model has to find.
+    """
+
+    def __init__(self, config: EncoderConfig, spec: HeadSpec) -> None:
+        super().__init__()
+        narrow = narrow_config(config, GENERATOR_WIDTH)
+        self.encoder = Encoder(narrow)
+        del self.encoder.embeddings.token
+        self.head = MaskedLMHead(narrow, spec)
+
+    def forward(self, states: HeadInputs) -> Tensor:
+        batch, noise, embedding_VE = states.batch, states.noise, states.token_embedding_VE
+        tokens_NE = functional.embedding(batch.ids_N, embedding_VE)
+        first_ND = self.encoder.embeddings.finish(tokens_NE, batch, None if noise is None else noise.derive(EMBEDDINGS))
+        selected_P = None if states.positions_P is None else torch.unique(states.positions_P)
+        last_PD = self.encoder.run(first_ND, batch, attention="bidirectional", noise=noise, selected_P=selected_P)
+        return self.head(replace(states, last=LastHiddenStates(last_PD, selected_P)))
 
 
 class DocumentClassifier(nn.Module):
@@ -293,11 +338,14 @@ HEAD_KINDS: Final[dict[str, _HeadKind]] = {
     "relation": _HeadKind(MarkerPairClassifier, pooled=False),
     "span": _HeadKind(TokenClassifier, pooled=False, outputs=2),
     "boundary": _HeadKind(TokenClassifier, pooled=False, outputs=2),
+    "replaced": _HeadKind(ReplacedTokenHead, pooled=False, outputs=1),
+    "generator": _HeadKind(GeneratorHead, pooled=False, outputs=0),
     "embed": _HeadKind(EmbeddingHead, pooled=False, outputs=0, poolings=EMBEDDING_POOLINGS),
 }
 """next_sentence: 0 is next, 1 is random. choice: one score a document. span: start and end logits a token.
 boundary: logits for the first and for the last token of an entity. pointer: vectors whose pairs score spans.
-relation: two logits a label, one for either marker of a pair.
+relation: two logits a label, one for either marker of a pair. replaced: one logit a token, above 0 if it was replaced.
+generator: a small masked LM beside the model, for training alone.
 embed: one vector a document."""
 
 

@@ -81,7 +81,8 @@ def build_panels(log: RunLog) -> list[Panel]:
     steps, held_out = _series(log.rows("step")), _series(log.rows("held_out"))
     panels = [
         *_losses(steps, held_out),
-        Panel("Held-out accuracy", tuple(_accuracies(held_out)), format_percent, max),
+        Panel("Held-out accuracy", tuple(_objective_scores(held_out, "accuracy")), format_percent, max),
+        Panel("Held-out F1", tuple(_objective_scores(held_out, "f1")), format_percent, max),
         *_task_panels(held_out),
         Panel("Learning rate", _raw_curves(steps, "rate"), "{:.3g}".format),
         Panel("Norm of the gradient", tuple(_smoothed_curves(steps, "norm")), "{:.3g}".format),
@@ -139,10 +140,10 @@ def _scores(held_out: Series, measure: str) -> Iterator[Curve]:
         yield Curve(short, thin_points(held_out[name], _MOST_POINTS), colour)
 
 
-def _accuracies(held_out: Series) -> Iterator[Curve]:
-    """Draw the accuracy of each objective; tasks, which are judged by their scores and have no loss, come apart."""
+def _objective_scores(held_out: Series, measure: str) -> Iterator[Curve]:
+    """Draw a score of each objective; tasks, which are judged by their scores and have no loss, come apart."""
     objectives = {curve.name for curve in _scores(held_out, "loss")}
-    return (curve for curve in _scores(held_out, "accuracy") if curve.name in objectives)
+    return (curve for curve in _scores(held_out, measure) if curve.name in objectives)
 
 
 def _task_panels(held_out: Series) -> Iterator[Panel]:

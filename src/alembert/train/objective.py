@@ -27,6 +27,8 @@ class LMTarget:
     labels: Tensor
     in_entity: Tensor | None = None
     """Of masked tokens: whether they stand inside an entity."""
+    draws: Tensor | None = None
+    """Of masked tokens: a random number from 0 to 1, by which a generator draws what stands in their place."""
 
     @property
     def count(self) -> int:
@@ -34,8 +36,8 @@ class LMTarget:
         return len(self.labels)
 
     def to(self, device: torch.device) -> LMTarget:
-        inside = None if self.in_entity is None else self.in_entity.to(device)
-        return LMTarget(self.places.to(device), self.labels.to(device), inside)
+        inside, draws = (None if each is None else each.to(device) for each in (self.in_entity, self.draws))
+        return LMTarget(self.places.to(device), self.labels.to(device), inside, draws)
 
 
 @dataclass(frozen=True, eq=False)

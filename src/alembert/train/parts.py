@@ -65,8 +65,10 @@ def has_weight_decay(name: str, parameter: Tensor) -> bool:
 def view_by_head(name: str, tensor: Tensor, heads: int) -> Tensor | None:
     """View a parameter (or its gradient) of attention with the heads as second dimension; none: it has no heads.
 
-    The bias of the output projection belongs to no head.
+    The bias of the output projection belongs to no head. Heads that have an encoder of their own are trained whole.
     """
+    if not name.startswith("encoder."):
+        return None
     if name.endswith(("attention.qkv.weight", "attention.qkv.bias")):
         return torch.unflatten(tensor, 0, (3, heads, -1))
     if name.endswith("attention.out.weight"):

@@ -15,6 +15,7 @@ from typing import Final, Literal, get_args
 
 from alembert.data.feed import SequenceSpec
 from alembert.data.masking import MaskSettings
+from alembert.data.replacing import SwapSettings
 from alembert.errors import BadSetting
 from alembert.train.schedule import ScheduleSettings
 
@@ -90,6 +91,8 @@ def _check_optimiser(name: str, value: object, fits: bool, expected: str) -> Non
 
 
 MODEL_PARTS = ("embeddings", "layers", "heads")
+USUAL_WEIGHTS: Final = {"rtd": 50.0, "entity_swap": 50.0}
+"""Weights of objectives that are named without one, where it is not 1: as ELECTRA, since a yes or no has a small loss."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +111,12 @@ class ObjectiveWeights:
     """Predict whether two parts that follow each other were swapped, as in ALBERT."""
     boundaries: float = 0.0
     """Predict the first and last token of each entity."""
+    entity_types: float = 0.0
+    """Tag each token with the type of its entity (BIO)."""
+    rtd: float = 0.0
+    """Replaced-token detection, as ELECTRA (weight 50): find the tokens that a small generator has put in."""
+    entity_swap: float = 0.0
+    """Find entities that were replaced by others of their type, and words replaced by others; without a generator."""
     causal: float = 0.0
     """Causal language modelling."""
     prefix: float = 0.0
@@ -121,11 +130,21 @@ class ObjectiveWeights:
             raise BadSetting("All objectives have the weight 0. Give at least one, such as masked_lm = 1.")
         if self.next_sentence and self.sentence_order:
             raise BadSetting("next_sentence and sentence_order need different pairs of sentences. Choose one of them.")
+        if self.rtd and (self.masked_lm or self.entity_swap):
+            raise BadSetting(
+                "rtd puts tokens of its generator where masked_lm and entity_swap would put theirs. Set masked_lm and "
+                "entity_swap to 0; the generator learns masked_lm by itself. masked_lm and entity_swap go together."
+            )
 
     def chosen(self, *, all_of_them: bool = False) -> dict[str, float]:
         """Return the objectives that have a weight."""
         weights = {item.name: getattr(self, item.name) for item in fields(self)}
         return {name: weight for name, weight in weights.items() if weight or all_of_them}
+
+    @property
+    def needs_entities(self) -> bool:
+        """Whether an objective is about entities."""
+        return bool(self.boundaries or self.entity_types or self.entity_swap)
 
     @property
     def pairs(self) -> Literal["next_sentence", "sentence_order"] | None:
@@ -372,8 +391,20 @@ class PretrainSettings(RunSettings):
     """The weights of the objectives."""
     masks: MaskSettings = field(default_factory=MaskSettings)
     """Masking."""
+    swaps: SwapSettings = field(default_factory=SwapSettings)
+    """What `entity_swap` replaces."""
+    outside_weight: float = 0.3
+    """Weight of tokens outside of entities in the loss of `entity_types`: dictionaries miss entities."""
+    generator_embeddings: Literal["trained", "read"] = "trained"
+    """What the generator of `rtd` does with the token embeddings of the model: train them too (ELECTRA), or read them."""
     sequences: SequenceSettings = field(default_factory=SequenceSettings)
     """How documents become sequences."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_share("outside_weight", self.outside_weight)
+        if self.generator_embeddings not in ("trained", "read"):
+            raise BadSetting(f"`generator_embeddings` is {self.generator_embeddings!r}; expected trained or read.")
 
 
 def check_share(name: str, value: float) -> None:

@@ -52,6 +52,7 @@ HEAD_IS_PER_TOKEN: Final = {
     "relation": True,
     "span": True,
     "boundary": True,
+    "replaced": True,
 }
 """Kinds of heads that a graph may have -> whether they answer for tokens, as `alembert.nn.heads` has it."""
 
@@ -85,6 +86,7 @@ class HeadMetadata:
             "choice": (1,),
             "span": (2,),
             "boundary": (2,),
+            "replaced": (1,),
             "next_sentence": (2,),
             "embed": (width, 2 * width),
         }.get(self.kind, (count or 1,))

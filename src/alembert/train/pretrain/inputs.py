@@ -6,7 +6,7 @@ cache folder, so that the same command finds them again. What cannot work is ref
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -32,7 +32,7 @@ from alembert.hub import find_folder, is_hub_id
 from alembert.nn.config import EncoderConfig, preset
 from alembert.nn.heads import HeadSpec
 from alembert.text.tokenizer import Tokenizer
-from alembert.train.pretrain.objectives import build_objectives
+from alembert.train.pretrain.replaced import choose_objectives, collect_tags
 from alembert.train.run import RunContext
 from alembert.train.settings import PretrainSettings
 
@@ -96,13 +96,11 @@ def prepare_inputs(
     opened = None if start.model is None else _open_model(start.model)
     tokenizer = _open_tokenizer(start, opened)
     _check_length(_build_config(start, settings) if opened is None else opened.blueprint.config, settings)
+    _check_shard(settings, context)
     corpus = open_corpus(inputs, context, cache)
     check_corpus(corpus, settings)
     if tokenizer is None:
         tokenizer = _train_tokenizer(corpus, context, cache)
-    checkpoint, fresh = _with_objective_heads(
-        opened or _create_checkpoint(start, tokenizer, settings), settings, tokenizer
-    )
     words = WordSettings(segmenter=settings.segmenter, dictionary=context.dictionary)
     make_shards = partial(
         open_or_build_shards,
@@ -114,6 +112,8 @@ def prepare_inputs(
     )
     shards = make_shards(corpus)
     check_split(shards, settings.evaluation.share, needed=2 if settings.objectives.next_sentence else 1)
+    model = opened or _create_checkpoint(start, tokenizer, settings)
+    checkpoint, fresh = _with_objective_heads(model, settings, tokenizer, shards)
     fresh = fresh if opened is not None else tuple(checkpoint.blueprint.heads)
     general = None
     if context.held_out_general is not None:
@@ -143,7 +143,7 @@ def check_corpus(corpus: Corpus, settings: PretrainSettings) -> None:
         documents=corpus.counts["documents"],
         entities=count_entities(corpus),
         next_sentence=bool(settings.objectives.next_sentence),
-        wants_entities=settings.masks.unit == "entity" or bool(settings.objectives.boundaries),
+        wants_entities=settings.masks.unit == "entity" or settings.objectives.needs_entities,
     )
 
 
@@ -195,20 +195,35 @@ def _build_config(start: PretrainStart, settings: PretrainSettings, pieces: int 
 
 
 def _with_objective_heads(
-    checkpoint: Checkpoint, settings: PretrainSettings, tokenizer: Tokenizer
+    checkpoint: Checkpoint, settings: PretrainSettings, tokenizer: Tokenizer, shards: Shards
 ) -> tuple[Checkpoint, tuple[str, ...]]:
     """Add the heads that the objectives need, and the attention that it is trained with."""
-    objectives = build_objectives(
-        settings.objectives.chosen(),
-        masks=settings.masks,
-        mask_id=tokenizer.mask_id,
-        vocab_size=tokenizer.vocab_size,
-    )
+    objectives = choose_objectives(settings, tokenizer, shards)
+    tags = collect_tags(objectives)
     heads: dict[str, HeadSpec] = {objective.head: objective.spec for objective in objectives}
     heaviest = max(objectives, key=lambda objective: objective.weight)
     config = replace(checkpoint.blueprint.config, attention=heaviest.attention)
+    checkpoint = _without_other_tags(checkpoint, tags)
     fresh = find_fresh_heads(checkpoint, heads)
-    return with_heads(checkpoint, heads, config=config, seed=settings.seed), fresh
+    made = with_heads(checkpoint, heads, config=config, seed=settings.seed)
+    return replace(made, blueprint=replace(made.blueprint, labels={**made.blueprint.labels, **tags})), fresh
+
+
+def _without_other_tags(checkpoint: Checkpoint, tags: Mapping[str, tuple[str, ...]]) -> Checkpoint:
+    """Drop heads whose outputs have other names: they would begin with the weights of other types."""
+    old = checkpoint.blueprint
+    kept = {
+        name: spec for name, spec in old.heads.items() if old.labels.get(name) == tags.get(name, old.labels.get(name))
+    }
+    return checkpoint if kept == old.heads else with_heads(checkpoint, kept)
+
+
+def _check_shard(settings: PretrainSettings, context: RunContext) -> None:
+    if context.shard and settings.objectives.rtd:
+        raise BadSetting(
+            "The generator of rtd cannot be spread over processes. Do without run.shard, or use entity_swap, which needs no "
+            "generator."
+        )
 
 
 def _check_length(config: EncoderConfig, settings: PretrainSettings) -> None:

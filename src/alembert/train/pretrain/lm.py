@@ -33,11 +33,12 @@ from alembert.data.feed import (
 )
 from alembert.data.masking import MaskSettings
 from alembert.data.order import make_rng
+from alembert.data.replacing import SwapSettings
 from alembert.data.sequences import TokenSpan, build_instance
 from alembert.errors import BadSetting
 from alembert.nn.batch import Batch
 from alembert.nn.dropout import DropoutSeed
-from alembert.nn.heads import find_required_tokens
+from alembert.nn.heads import HeadSpec, find_required_tokens
 from alembert.nn.model import Model
 from alembert.text.tokenizer import Tokenizer
 from alembert.train.objective import EvalResult, LMTarget, MicroBatch
@@ -46,9 +47,9 @@ from alembert.train.pretrain.objectives import (
     LMObjective,
     MaskedLMObjective,
     TrainingInstance,
-    build_objectives,
     select_answers,
 )
+from alembert.train.pretrain.replaced import GENERATOR, EntitySwapObjective, choose_objectives, fill_masks
 from alembert.train.settings import PretrainSettings
 
 SeedAddress = tuple[int | str, ...]
@@ -80,6 +81,7 @@ class Collator:
             self.shards.flags,
             cls_id=self.tokenizer.cls_id,
             sep_id=self.tokenizer.sep_id,
+            shards_types=self.shards.types,
         )
         exercise = TrainingInstance(instance, instance.ids)
         rng = make_rng(*address, stretch.document, stretch.a[0])
@@ -125,10 +127,12 @@ def _target(answers: Sequence[tuple[int, InstanceLabels]], starts: npt.NDArray[n
     """Join the answers of all sequences; places count tokens of the flat row, or documents."""
     places = [np.array([n]) if answer.tokens is None else answer.tokens + starts[n] for n, answer in answers]
     inside = [answer.in_entity for _, answer in answers if answer.in_entity is not None]
+    draws = [answer.draws for _, answer in answers if answer.draws is not None]
     return LMTarget(
         places=torch.from_numpy(np.concatenate(places)),
         labels=torch.from_numpy(np.concatenate([answer.labels for _, answer in answers])),
         in_entity=torch.from_numpy(np.concatenate(inside)) if inside else None,
+        draws=torch.from_numpy(np.concatenate(draws)) if draws else None,
     )
 
 
@@ -173,12 +177,10 @@ def build_eval_batches(
     """Make the held-out micro-batches: attention -> objectives says which passes there are."""
     parts = list(batch_sequences(stretches, micro_tokens))
     for attention, objectives in passes.items():
-        standard = [_with_masks(objective, MaskSettings()) for objective in objectives]
-        yield from (EvalBatch(assembler.micro(part, standard, attention, (0, HELD_OUT))) for part in parts)
+        for standard in _split_swaps([_with_masks(objective, MaskSettings()) for objective in objectives]):
+            yield from (EvalBatch(assembler.micro(part, standard, attention, (0, HELD_OUT))) for part in parts)
         whole = [
-            _with_masks(objective, _WHOLE_ENTITY_MASKS)
-            for objective in objectives
-            if isinstance(objective, MaskedLMObjective)
+            _with_masks(objective, _WHOLE_ENTITY_MASKS) for objective in objectives if objective.name == "masked_lm"
         ]
         marked = [s for s in stretches if (assembler.shards.flags[slice(*s.a)] & IN_ENTITY).any()]
         if whole and marked:
@@ -220,7 +222,17 @@ def sum_tallies(counts: Iterable[tuple[str, Mapping[str, float]]]) -> LMTallies:
 
 
 def _with_masks(objective: LMObjective, masks: MaskSettings) -> LMObjective:
+    if isinstance(objective, EntitySwapObjective):
+        return replace(objective, swaps=SwapSettings())
     return replace(objective, masks=masks) if isinstance(objective, MaskedLMObjective) else objective
+
+
+def _split_swaps(objectives: Sequence[LMObjective]) -> list[list[LMObjective]]:
+    """Let replaced tokens have a pass of their own: others are scored on the same text with and without them."""
+    groups: tuple[list[LMObjective], list[LMObjective]] = ([], [])
+    for objective in objectives:
+        groups[isinstance(objective, EntitySwapObjective)].append(objective)
+    return [group for group in groups if group]
 
 
 class PretrainObjective:
@@ -241,7 +253,8 @@ class PretrainObjective:
             micro_tokens=settings.batch.micro_tokens,
             static_copies=settings.sequences.static_masks,
         )
-        self.objectives = {objective.name: objective for objective in self._objectives(settings.masks)}
+        chosen = choose_objectives(settings, tokenizer, shards, self.split)
+        self.objectives = {objective.name: objective for objective in chosen}
         self.passes = _group_by_attention(self.objectives.values())
         self.heaviest = {kind: max(objective.weight for objective in group) for kind, group in self.passes.items()}
 
@@ -266,7 +279,7 @@ class PretrainObjective:
         attention = self._pass_of(make_rng(seed, "pass", at.epoch, at.window, at.micro).random())
         objectives = [self._for_length(objective, portion.cutting.length) for objective in self.passes[attention]]
         micro = self.assembler.micro(portion.spans, objectives, attention, (seed, "masks", portion.copy))
-        specs = [self.objectives[name].spec for name in micro.targets]
+        specs = [self.objectives[name].spec for name in micro.targets if name != GENERATOR]
         return micro.wanting(find_required_tokens(specs, micro.batch, **self._places(micro)))
 
     def loss(
@@ -310,8 +323,8 @@ class PretrainObjective:
             for name, tally in tallies.items()
             if tally["count"]
         }
-        weights = self.settings.objectives.chosen()
-        return EvalResult(scores, sum(weights[name] * scores[name]["loss"] for name in weights if name in scores))
+        objectives = [objective for name, objective in self.objectives.items() if name in scores]
+        return EvalResult(scores, sum(objective.weight * scores[objective.name]["loss"] for objective in objectives))
 
     @cached_property
     def _exams(self) -> list[EvalBatch]:
@@ -328,27 +341,30 @@ class PretrainObjective:
     def _answers(
         self, model: Model, micro: MicroBatch, noise: DropoutSeed | None
     ) -> Iterator[tuple[LMObjective, Tensor, LMTarget]]:
-        """Run the model once, and give the logits that each objective asked for."""
+        """Run the generator, if there is one, and the model once; give the logits that each objective asked for."""
+        if masked := micro.targets.get(GENERATOR):
+            train_embeddings = self.settings.generator_embeddings == "trained"
+            filled, micro = fill_masks(model, micro, noise, train_embeddings=train_embeddings)
+            yield self.objectives[GENERATOR], filled, masked
         asked = {self.objectives[name]: target for name, target in micro.targets.items()}
         heads = list(dict.fromkeys(objective.head for objective in asked))
-        outputs = model(micro.batch, heads, **self._places(micro), only=True, attention=micro.attention, noise=noise)
+        places = self._places(micro)
+        outputs = model(micro.batch, heads, **places, only=True, attention=micro.attention, noise=noise)
         for objective, target in asked.items():
             logits = outputs[objective.head]
-            yield objective, logits if objective.spec.per_token else logits[target.places], target
+            yield objective, select_rows(logits, objective.spec, target.places, places["positions_P"]), target
 
     def _places(self, micro: MicroBatch) -> dict[str, Tensor | None]:
         """Choose at which tokens the model is asked."""
-        places = {self.objectives[name].head: target.places for name, target in micro.targets.items()}
-        return {"predicted_P": places.get("masked_lm"), "positions_P": places.get("boundaries")}
-
-    def _objectives(self, masks: MaskSettings) -> list[LMObjective]:
-        tokenizer = self.assembler.tokenizer
-        return build_objectives(
-            self.settings.objectives.chosen(),
-            masks=masks,
-            mask_id=tokenizer.mask_id,
-            vocab_size=tokenizer.vocab_size,
-        )
+        places = {
+            self.objectives[name].head: target.places for name, target in micro.targets.items() if name != GENERATOR
+        }
+        predicted = places.pop("masked_lm", None)
+        specs = {objective.head: objective.spec for objective in self.objectives.values()}
+        return {
+            "predicted_P": predicted,
+            "positions_P": join_places([p for n, p in places.items() if specs[n].per_token]),
+        }
 
     def _pass_of(self, draw: float) -> str:
         """Choose a kind of pass by its weight: that of the heaviest objective in it."""
@@ -363,6 +379,23 @@ class PretrainObjective:
             return objective
         most = round(masks.max_predictions * length / self.settings.sequences.max_length)
         return replace(objective, masks=replace(masks, max_predictions=most))  # type: ignore[call-arg]
+
+
+def join_places(places: Sequence[Tensor]) -> Tensor | None:
+    """Return the tokens that any of several heads is asked at: as they are if these are the same, or in ascending order."""
+    if not places or all(torch.equal(each, places[0]) for each in places):
+        return places[0] if places else None
+    joined: Tensor = torch.unique(torch.cat(list(places)))
+    return joined
+
+
+def select_rows(logits: Tensor, spec: HeadSpec, places_P: Tensor, positions_P: Tensor | None) -> Tensor:
+    """Return the answers of a head at some tokens or documents, of those at which it was asked."""
+    if not spec.per_token:
+        return logits[places_P]
+    if spec.kind == "masked_lm" or positions_P is None or torch.equal(places_P, positions_P):
+        return logits
+    return logits[torch.searchsorted(positions_P, places_P)]
 
 
 def _group_by_attention(objectives: Iterable[LMObjective]) -> dict[str, list[LMObjective]]:

@@ -33,6 +33,8 @@ class InstanceLabels:
     labels: npt.NDArray[np.generic]
     tokens: npt.NDArray[np.int64] | None = None
     in_entity: npt.NDArray[np.bool_] | None = None
+    draws: npt.NDArray[np.float32] | None = None
+    """A random number from 0 to 1 for each answer, by which a generator draws what stands in its place."""
 
 
 @dataclass
@@ -123,20 +125,8 @@ class SentencePairObjective(LMObjective):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EntityBoundaryObjective(LMObjective):
-    """Predict for each token whether an entity begins and whether one ends there."""
-
-    name: str = "boundaries"
-
-    @property
-    def spec(self) -> HeadSpec:
-        return HeadSpec(kind="boundary")
-
-    def prepare(self, exercise: TrainingInstance, rng: np.random.Generator) -> None:
-        tokens = np.flatnonzero(~exercise.instance.special)
-        flags = exercise.instance.flags[tokens]
-        labels = np.stack([flags & ENTITY_START, flags & ENTITY_END], axis=1) > 0
-        exercise.answers[self.name] = InstanceLabels(labels.astype(np.float32), tokens)
+class TokenDecisionObjective(LMObjective):
+    """Decide one or several questions about each token with yes (1) or no (0)."""
 
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         each_PC = functional.binary_cross_entropy_with_logits(logits.float(), labels, reduction="none")
@@ -152,6 +142,23 @@ class EntityBoundaryObjective(LMObjective):
     def scores(self, tally: Mapping[str, float]) -> dict[str, float]:
         total = tally["said"] + tally["there"]
         return {**super().scores(tally), "f1": 2 * tally["both"] / total if total else 0.0}
+
+
+@dataclass(frozen=True, kw_only=True)
+class EntityBoundaryObjective(TokenDecisionObjective):
+    """Predict for each token whether an entity begins and whether one ends there."""
+
+    name: str = "boundaries"
+
+    @property
+    def spec(self) -> HeadSpec:
+        return HeadSpec(kind="boundary")
+
+    def prepare(self, exercise: TrainingInstance, rng: np.random.Generator) -> None:
+        tokens = np.flatnonzero(~exercise.instance.special)
+        flags = exercise.instance.flags[tokens]
+        labels = np.stack([flags & ENTITY_START, flags & ENTITY_END], axis=1) > 0
+        exercise.answers[self.name] = InstanceLabels(labels.astype(np.float32), tokens)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,7 +207,7 @@ class PrefixLMObjective(CausalLMObjective):
 def build_objectives(
     weights: Mapping[str, float], *, masks: MaskSettings, mask_id: int, vocab_size: int
 ) -> list[LMObjective]:
-    """Make the objectives that have a weight."""
+    """Make the objectives that have a weight, without those that need more than these values."""
     made: dict[str, LMObjective] = {
         "masked_lm": MaskedLMObjective(masks=masks, mask_id=mask_id, vocab_size=vocab_size),
         "next_sentence": SentencePairObjective(name="next_sentence"),
@@ -209,7 +216,7 @@ def build_objectives(
         "causal": CausalLMObjective(),
         "prefix": PrefixLMObjective(),
     }
-    return [replace(made[name], weight=weight) for name, weight in weights.items()]
+    return [replace(made[name], weight=weight) for name, weight in weights.items() if name in made]
 
 
 def perplexity(loss: float) -> float:

@@ -15,10 +15,13 @@ from alembert.artifact import Draft
 from alembert.corpus.inputs import expand_inputs
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.surgery import with_heads
+from alembert.nn.config import narrow_config
+from alembert.nn.heads import GENERATOR_WIDTH
 from alembert.settings import as_table
 from alembert.train.distributed import Processes
 from alembert.train.pretrain.inputs import PretrainInputs, PretrainStart, prepare_inputs
 from alembert.train.pretrain.lm import GENERAL_TEXT, PretrainObjective
+from alembert.train.pretrain.replaced import GENERATOR
 from alembert.train.progress import RunTotals
 from alembert.train.run import OutputFolder, RunContext, join_processes
 from alembert.train.settings import PretrainSettings
@@ -145,9 +148,9 @@ class _PretrainRun:
     def _without_unpublished_heads(self, trained: Checkpoint) -> Checkpoint:
         """Keep the heads that others can open, or all if that was asked for."""
         heads = trained.blueprint.heads
-        published = heads if self.settings.keep_heads == "all" else PUBLISHED_HEADS
+        published = heads.keys() - {GENERATOR} if self.settings.keep_heads == "all" else PUBLISHED_HEADS
         kept = with_heads(trained, {name: heads[name] for name in heads if name in published}, pooler=False)
-        if left_out := sorted(heads.keys() - kept.blueprint.heads.keys()):
+        if left_out := sorted(heads.keys() - kept.blueprint.heads.keys() - {GENERATOR}):
             self.context.log(
                 f"Left out of the result, since no published BERT has them: the heads {', '.join(left_out)} "
                 '(keep_heads = "all" keeps them).'
@@ -172,6 +175,20 @@ def _with_default_length(settings: PretrainSettings, corpus: int, log: Callable[
     return with_default_tokens(settings, tokens, advice, log)
 
 
+def _describe_token_objectives(inputs: PretrainInputs, settings: PretrainSettings) -> dict[str, str]:
+    """Describe for the model card what tokens were replaced by, and which types of entities were tagged."""
+    facts, weights = {}, settings.objectives.chosen()
+    if "rtd" in weights:
+        width = narrow_config(inputs.checkpoint.blueprint.config, GENERATOR_WIDTH).hidden_size
+        facts["replaced tokens"] = f"drawn by a generator of width {width}, which is not part of the model"
+    if "entity_swap" in weights:
+        rates = settings.swaps
+        facts["replaced tokens"] = f"{rates.entity_rate:.0%} of the entities, {rates.word_rate:.0%} of the other words"
+    if "entity_types" in weights:
+        facts["entity types"] = f"{', '.join(inputs.shards.type_names)} (weight outside {settings.outside_weight:g})"
+    return facts
+
+
 def _card_facts(inputs: PretrainInputs, settings: PretrainSettings, run: PretrainRunResult) -> dict[str, str]:
     """Describe for the model card what the model was trained on, and with what result."""
     shards, done = inputs.shards.counts, run.done
@@ -184,7 +201,7 @@ def _card_facts(inputs: PretrainInputs, settings: PretrainSettings, run: Pretrai
         "length of the run": f"{done.step:,} steps, {done.tokens:,} tokens, {done.seconds / 3600:.2f} hours",
         "optimiser": f"{settings.optimiser.name}, rate {settings.optimiser.learning_rate:g}",
         "seed": str(settings.seed),
-    }
+    } | _describe_token_objectives(inputs, settings)
     for name, scores in run.after.items():
         facts[f"held out: {name}"] = ", ".join(
             f"{measure} {run.before.get(name, {}).get(measure, float('nan')):.4g} -> {value:.4g}"
