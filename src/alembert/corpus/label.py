@@ -47,7 +47,7 @@ class LabelSettings:
     min_words: int = 5
     """Shorter sentences are left out."""
     unknown: tuple[str, ...] = UNKNOWN_RULES
-    """Rules that mark stretches as unknown: short, ambiguous, ordinary, capitals, neighbours; empty: none."""
+    """Rules that mark stretches as unknown: short, ambiguous, ordinary, capitals, endings, neighbours; empty: none."""
 
     def __post_init__(self) -> None:
         if self.sentences is not None and self.sentences < 1:

@@ -9,8 +9,10 @@ does not label is not always outside of all entities. The rules that mark a stre
     ordinary    a match that is spelt like an ordinary word, a unit or a statistic (`stop_words`)
     capitals    a word that no lexicon has, with a digit, with a capital after its first letter, or with a capital first
                 letter inside a sentence
-    neighbours  a word before a match that is an adjective by its ending or joined by a hyphen, and a word after it that
-                is the head of many names (disease, acid): the right entity is probably longer
+    endings     a word that no lexicon has and that ends like names of diseases and drugs do (hepatotoxicity, adriamycin),
+                or that many names end with (toxicity, deficiency), with an adjective before it
+    neighbours  a word before a match that is an adjective by its ending, joined by a hyphen or by `and` ("breast and ovarian
+                cancer"), and a word after it that many names end with: the right entity is probably longer
 
 An abbreviation in brackets behind a match ("multiple sclerosis (MS)") is an entity of the same label in all sentences.
 A rule that is left out leaves the entity, or the word, as the dictionary says.
@@ -29,7 +31,7 @@ from alembert.text.lexicon import Lexicon
 from alembert.text.sentences import Span
 from alembert.text.stop_words import FUNCTION_WORDS, RESEARCH_WORDS, STOP_WORDS
 
-UNKNOWN_RULES: Final = ("short", "ambiguous", "ordinary", "capitals", "neighbours")
+UNKNOWN_RULES: Final = ("short", "ambiguous", "ordinary", "capitals", "endings", "neighbours")
 LabelledMatch = tuple[int, int, str]
 """Start, end and label."""
 _SHORTEST_SURE: Final = 4
@@ -37,55 +39,28 @@ _SHORTEST_SURE_CAPITALS: Final = 5
 _TOKEN: Final = re.compile(r"[^\s()\[\]{},;:\"“”]+(?<![.'’?!])|(?<=\w)['’]s\b")
 _DEFINED: Final = re.compile(r"\s?\(([A-Za-z][\w-]{1,9})[);,]")
 _WORD_BEFORE: Final = re.compile(r"([^\W\d_][\w'’]*(?:-[\w'’]+)*)([ -])$")
+_JOINED_BEFORE: Final = re.compile(r"([^\W\d_][\w'’-]+ (?:and|or|and/or)) $")
 _WORD_AFTER: Final = re.compile(r" ([^\W\d_]+)")
+_WORD: Final = re.compile(r"[^\W\d_]{5,}")
 _ADJECTIVE: Final = re.compile(r"(?:al|ic|ous|ive|ary|ory|ar|oid|ine|ant|ent|able|ible|less|like|genic|blastic)$")
+_NAME_ENDING: Final = re.compile(
+    r"(?:itis|osis|omas?|a?emi[ac]|uria|path(?:y|ies|ic)|plegi[ac]|algia|trophy|rrh?ag[ei]c?|rrh?o?ea|penia|plasia|philia|"
+    r"spasms?|cephal(?:y|us|ic)|toxic(?:ity|ities)?|tens(?:ion|ive)|convulsi(?:ons?|ve)|kinesias?|thisia|ectomy|"
+    r"mycins?|cillins?|olol|statins?|azoles?|azepam|pril|sartan|caine|idine|oxacin|tinib|mab|vir|platin|rubicin|sterone|"
+    r"ylate|amide|imine|phosphate|chloride|nitrate|sulph?ate|oxide)$"
+)
 _NO_ADJECTIVES: Final = frozenset(
     f"{FUNCTION_WORDS} several different recent present patient treatment total typical potential clinical relevant "
     "additional significant similar various important non-significant positive negative subsequent".split()
 )
 _HEADS: Final = frozenset(
-    [
-        "abuse",
-        "acid",
-        "acids",
-        "attack",
-        "attacks",
-        "cancer",
-        "cancers",
-        "carcinoma",
-        "chloride",
-        "damage",
-        "deficiency",
-        "dependence",
-        "disease",
-        "diseases",
-        "disorder",
-        "disorders",
-        "failure",
-        "hydrochloride",
-        "infection",
-        "infections",
-        "injury",
-        "injuries",
-        "lesion",
-        "lesions",
-        "overdose",
-        "oxide",
-        "poisoning",
-        "sodium",
-        "sulfate",
-        "symptom",
-        "symptoms",
-        "syndrome",
-        "syndromes",
-        "toxicity",
-        "tumor",
-        "tumors",
-        "tumour",
-        "tumours",
-        "withdrawal",
-    ]
+    "abnormalities abnormality abuse acid acids anomalies anomaly attack attacks cancer cancers carcinoma chloride damage defect "
+    "defects deficiencies deficiency deficient deficits deficit dependence disease diseases disorder disorders dysfunction failure "
+    "hydrochloride hypoplasia impairment infection infections injuries injury lesion lesions malformation malformations "
+    "overdose oxide poisoning retardation sodium sulfate symptom symptoms syndrome syndromes toxicities toxicity tumor tumors "
+    "tumour tumours withdrawal".split()
 )
+"""Words that names end with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +118,8 @@ class DictionaryLabeller:
                 entities.append((start, end, label))
         if "capitals" in self.rules:
             open_spans += _find_unknown_names(sentence, matches)
+        if "endings" in self.rules:
+            open_spans += _find_name_endings(sentence)
         if "neighbours" in self.rules:
             open_spans += _find_neighbours(sentence, entities)
         return DictionaryLabels(tuple(entities), merge_spans(_outside(open_spans, entities)))
@@ -224,15 +201,32 @@ def _is_spelt_like_a_name(token: str, is_first: bool) -> bool:
     return any(map(str.isupper, token[is_first:]))
 
 
+def _find_name_endings(sentence: str) -> Iterator[Span]:
+    """Yield the words that end like names, or that names end with, and adjectives before them."""
+    for found in _WORD.finditer(sentence.lower()):
+        if found[0] in STOP_WORDS and found[0] not in _HEADS:
+            continue
+        if found[0] in _HEADS or _NAME_ENDING.search(found[0]):
+            yield found.span()
+            yield from _find_modifier(sentence, found.start())
+
+
+def _find_modifier(sentence: str, start: int) -> Iterator[Span]:
+    """Yield the word before a place, if it is an adjective or joined by a hyphen."""
+    before = _WORD_BEFORE.search(sentence, max(0, start - 40), start)
+    if before and (before[2] == "-" or _is_modifier(before[1].lower())):
+        yield before.span(1)
+
+
 def _find_neighbours(sentence: str, entities: Iterable[LabelledMatch]) -> Iterator[Span]:
     """Yield the words beside entities that may belong to them."""
     for start, end, _ in entities:
-        before = _WORD_BEFORE.search(sentence, max(0, start - 40), start)
-        if before and (before[2] == "-" or _is_modifier(before[1].lower())):
-            yield before.start(1), before.end(1)
+        yield from _find_modifier(sentence, start)
+        if joined := _JOINED_BEFORE.search(sentence, max(0, start - 40), start):
+            yield joined.span(1)
         after = _WORD_AFTER.match(sentence, end)
         if after and after[1].lower() in _HEADS:
-            yield after.start(1), after.end(1)
+            yield after.span(1)
 
 
 def _is_modifier(word: str) -> bool:
