@@ -19,20 +19,21 @@ FORMATS = {
     "bioc-json": "bioc_json",
     "bioc-xml": "bioc_xml",
     "brat": "brat",
-    "conll": "conll",
     "jats": "jats",
     "jsonl": "jsonlines",
     "medline": "medline",
     "parquet": "parquet",
     "pubtator": "pubtator",
+    "conll": "conll",
     "table": "table",
     "text": "plain",
 }
-__all__ = ["FORMATS", "DeletedRecord", "Item", "ReadOptions", "Remark", "SetAside", "detect_file_format", "read"]
+"""Name -> module. Where two recognise a file by the same place of its text, the first of them reads it."""
+__all__ = ["FORMATS", "DeletedRecord", "Item", "ReadOptions", "Remark", "SetAside", "detect_file_format", "load_reader", "read"]
 
 
 class FormatReader(Protocol):
-    """A module that reads one format."""
+    """A module that reads one format; `contract` says what else it may have."""
 
     def read(self, source: SourceFile, options: ReadOptions) -> Iterator[Item]: ...
 
@@ -53,7 +54,7 @@ def read(
         from alembert.corpus.readers.encoding import resolve_encoding
 
         resolve_encoding(options.encoding)
-    reader = _reader(format) if format else None
+    reader = load_reader(format) if format else None
     source = SourceFile(Path(origin) if isinstance(origin, str) else origin, options, ids)
     return _items(source, options, reader)
 
@@ -71,7 +72,8 @@ def detect_file_format(origin: str | Path | BinaryIO) -> str:
         source.close()
 
 
-def _reader(name: str) -> FormatReader:
+def load_reader(name: str) -> FormatReader:
+    """Load the reader of a format, or raise `BadSetting`."""
     if name not in FORMATS:
         raise BadSetting(f"`format` is {name!r}, which no reader has. Use one of {', '.join(FORMATS)}.")
     return cast(FormatReader, importlib.import_module(f"alembert.corpus.readers.{FORMATS[name]}"))
@@ -84,7 +86,7 @@ def _items(source: SourceFile, options: ReadOptions, reader: FormatReader | None
         if (source.path is None or not source.path.is_dir()) and not source.head(1):
             yield source.set_aside("the file is empty", kind="file")
         else:
-            reader = reader or _reader(sniff_format(source))
+            reader = reader or load_reader(sniff_format(source))
             yield from reader.read(source, options)
     except DamagedFile as damage:
         after = "" if source.position == "file" else "after "

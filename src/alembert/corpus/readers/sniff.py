@@ -1,7 +1,8 @@
 """Detect the format of a file from its first bytes and its name.
 
-The content comes first (XML roots, JSON, PubTator titles, Parquet's magic, columns of tags), because names mislead:
-CoNLL files are called `.tsv` and `.txt`, JSON lines `.json` and `.txt`. The name decides the rest.
+The content comes first, because names mislead: CoNLL files are called `.tsv` and `.txt`, JSON lines `.json` and `.txt`.
+Each reader knows the signature of its format; the earliest in the text decides, and the name decides the rest. Only
+binary files and folders are recognised here.
 """
 
 from __future__ import annotations
@@ -9,22 +10,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from alembert.corpus.readers.bioc_json import DOCUMENTS_PATTERN
+from alembert.corpus.readers import FORMATS, load_reader
 from alembert.corpus.readers.brat import NOT_BRAT_REASON, has_annotations, has_partner
-from alembert.corpus.readers.conll import detect_layout_from_head
 from alembert.corpus.readers.contract import DamagedFile
 from alembert.corpus.readers.parquet import PARQUET_MAGIC
-from alembert.corpus.readers.pubtator import TITLE_PATTERN
 from alembert.corpus.readers.source import SourceFile, strip_compression_suffix
 
 _HEAD_BYTES = 1 << 16
-_XML_ROOTS = (
-    ("medline", re.compile(r"<(PubmedArticle|PubmedBookArticle|DeleteCitation)")),
-    ("bioc-xml", re.compile(r"<collection[\s>]|<!DOCTYPE collection|<document[\s>]")),
-    ("jats", re.compile(r"<(article|pmc-articleset)[\s>]")),
-)
 _MARKUP = re.compile(rb"(?:\xef\xbb\xbf)?\s*<")
-_BIOC_DOCUMENT = re.compile(r'(?<!\\)"passages"\s*:\s*\[')
 
 
 def sniff_format(source: SourceFile) -> str:
@@ -60,24 +53,19 @@ def _is_brat(path: Path) -> bool:
 
 
 def _detect_by_content(text: str) -> str | None:
-    if text.startswith("<"):
-        return _detect_xml(text)
-    if text.startswith(("{", "[")) and re.match(r"[\[{]\s*[\[{\"\]}]", text):
-        is_bioc = DOCUMENTS_PATTERN.search(text) or _BIOC_DOCUMENT.search(text)
-        return "bioc-json" if is_bioc else "jsonl"
-    if TITLE_PATTERN.match(text.split("\n", 1)[0]):
-        return "pubtator"
-    return "conll" if detect_layout_from_head(text)[0] else None
-
-
-def _detect_xml(text: str) -> str | None:
-    roots = [(match.start(), name) for name, root in _XML_ROOTS if (match := root.search(text))]
-    if not roots and text.startswith("<?xml"):
-        raise DamagedFile("this XML is not MEDLINE, BioC or JATS; name the format if it is one of them")
-    return min(roots)[1] if roots else None
+    starts: dict[str, int] = {}
+    for name in FORMATS:
+        find_signature = getattr(load_reader(name), "find_signature", None)
+        start = find_signature(text) if find_signature else None
+        if start == 0:
+            return name
+        if start is not None:
+            starts[name] = start
+    if not starts and text.startswith("<?xml"):
+        raise DamagedFile("this XML is in no format that alembert reads; name the format if it is one of them")
+    return min(starts, key=starts.__getitem__, default=None)
 
 
 def _detect_by_name(name: str) -> str:
     ending = Path(strip_compression_suffix(name)).suffix.lower()
-    endings = {".csv": "table", ".tsv": "table", ".tab": "table", ".jsonl": "jsonl", ".json": "jsonl"}
-    return endings.get(ending, "text")
+    return next((name for name in FORMATS if ending in getattr(load_reader(name), "SUFFIXES", ())), "text")
