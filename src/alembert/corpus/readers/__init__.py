@@ -22,6 +22,7 @@ FORMATS = {
     "jats": "jats",
     "jsonl": "jsonlines",
     "medline": "medline",
+    "nbib": "nbib",
     "parquet": "parquet",
     "pubtator": "pubtator",
     "conll": "conll",
@@ -29,7 +30,17 @@ FORMATS = {
     "text": "plain",
 }
 """Name -> module. Where two recognise a file by the same place of its text, the first of them reads it."""
-__all__ = ["FORMATS", "DeletedRecord", "Item", "ReadOptions", "Remark", "SetAside", "detect_file_format", "load_reader", "read"]
+__all__ = [
+    "FORMATS",
+    "DeletedRecord",
+    "Item",
+    "ReadOptions",
+    "Remark",
+    "SetAside",
+    "detect_file_format",
+    "load_reader",
+    "read",
+]
 
 
 class FormatReader(Protocol):
