@@ -24,7 +24,6 @@ from alembert.corpus.readers.source import SourceFile
 from alembert.corpus.readers.xml_records import XmlRecordReader, find_xml_root
 from alembert.errors import BadInput
 
-
 _ROOT = re.compile(r"<collection[\s>]|<!DOCTYPE collection|<document[\s>]")
 
 
