@@ -8,43 +8,50 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Protocol, cast
+from typing import BinaryIO, Final, Protocol, cast
 
 from alembert.corpus.readers.contract import DamagedFile, DeletedRecord, Item, ReadOptions, Remark, SetAside
 from alembert.corpus.readers.source import SourceFile
 from alembert.errors import BadFile, BadSetting
 
-FORMATS = {
-    "bioc-json": "bioc_json",
-    "bioc-xml": "bioc_xml",
-    "brat": "brat",
-    "jats": "jats",
-    "jsonl": "jsonlines",
-    "medline": "medline",
-    "nbib": "nbib",
-    "parquet": "parquet",
-    "pubtator": "pubtator",
-    "conll": "conll",
-    "table": "table",
-    "text": "plain",
+__all__ = ["FORMATS", "DeletedRecord", "Item", "ReadOptions", "Remark", "SetAside", "detect_file_format", "read"]
+
+
+@dataclass(frozen=True, slots=True)
+class FormatSpec:
+    """Where the reader of a format is, and how its files are recognised."""
+
+    module: str
+    start: str = ""
+    """How a text in this format begins, as a regular expression."""
+    xml_root: str = ""
+    """Elements of XML that are in no other format; the earliest one of a file decides."""
+    suffixes: tuple[str, ...] = ()
+    """Endings of file names that decide where the content does not."""
+
+
+_JSON: Final = r"[\[{]\s*[\[{\"\]}]"
+FORMATS: Final = {
+    "bioc-json": FormatSpec("bioc_json", rf'(?={_JSON})(?s:.*?)(?<!\\)"(?:documents|PubTator3|passages)"\s*:\s*\['),
+    "bioc-xml": FormatSpec("bioc_xml", xml_root=r"<collection[\s>]|<!DOCTYPE collection|<document[\s>]"),
+    "brat": FormatSpec("brat"),
+    "conll": FormatSpec("conll"),
+    "jats": FormatSpec("jats", xml_root=r"<(article|pmc-articleset)[\s>]"),
+    "jsonl": FormatSpec("jsonlines", _JSON, suffixes=(".jsonl", ".json")),
+    "medline": FormatSpec("medline", xml_root=r"<(PubmedArticle|PubmedBookArticle|DeleteCitation)"),
+    "nbib": FormatSpec("nbib", r"PMID- *\d+\s*\n", suffixes=(".nbib",)),
+    "parquet": FormatSpec("parquet"),
+    "pubtator": FormatSpec("pubtator", r"[^|\t\n]+\|t\|"),
+    "table": FormatSpec("table", suffixes=(".csv", ".tsv", ".tab")),
+    "text": FormatSpec("plain"),
 }
-"""Name -> module. Where two recognise a file by the same place of its text, the first of them reads it."""
-__all__ = [
-    "FORMATS",
-    "DeletedRecord",
-    "Item",
-    "ReadOptions",
-    "Remark",
-    "SetAside",
-    "detect_file_format",
-    "load_reader",
-    "read",
-]
+"""The formats that are read; of several that begin alike, the first is taken."""
 
 
 class FormatReader(Protocol):
-    """A module that reads one format; `contract` says what else it may have."""
+    """A module that reads one format."""
 
     def read(self, source: SourceFile, options: ReadOptions) -> Iterator[Item]: ...
 
@@ -65,7 +72,7 @@ def read(
         from alembert.corpus.readers.encoding import resolve_encoding
 
         resolve_encoding(options.encoding)
-    reader = load_reader(format) if format else None
+    reader = _reader(format) if format else None
     source = SourceFile(Path(origin) if isinstance(origin, str) else origin, options, ids)
     return _items(source, options, reader)
 
@@ -83,11 +90,10 @@ def detect_file_format(origin: str | Path | BinaryIO) -> str:
         source.close()
 
 
-def load_reader(name: str) -> FormatReader:
-    """Load the reader of a format, or raise `BadSetting`."""
+def _reader(name: str) -> FormatReader:
     if name not in FORMATS:
         raise BadSetting(f"`format` is {name!r}, which no reader has. Use one of {', '.join(FORMATS)}.")
-    return cast(FormatReader, importlib.import_module(f"alembert.corpus.readers.{FORMATS[name]}"))
+    return cast(FormatReader, importlib.import_module(f"alembert.corpus.readers.{FORMATS[name].module}"))
 
 
 def _items(source: SourceFile, options: ReadOptions, reader: FormatReader | None) -> Iterator[Item]:
@@ -97,7 +103,7 @@ def _items(source: SourceFile, options: ReadOptions, reader: FormatReader | None
         if (source.path is None or not source.path.is_dir()) and not source.head(1):
             yield source.set_aside("the file is empty", kind="file")
         else:
-            reader = reader or load_reader(sniff_format(source))
+            reader = reader or _reader(sniff_format(source))
             yield from reader.read(source, options)
     except DamagedFile as damage:
         after = "" if source.position == "file" else "after "

@@ -22,17 +22,9 @@ from alembert.corpus.readers.bioc import (
 )
 from alembert.corpus.readers.contract import Item, ReadOptions, SetAside
 from alembert.corpus.readers.jsonlines import check_json_value, iter_json_values, read_json_records
-from alembert.corpus.readers.jsonlines import find_signature as find_json_signature
 from alembert.corpus.readers.source import SourceFile
 
 DOCUMENTS_PATTERN = re.compile(r'(?<!\\)"(?:documents|PubTator3)"\s*:\s*\[')
-_DOCUMENT_PATTERN = re.compile(r'(?<!\\)"passages"\s*:\s*\[')
-
-
-def find_signature(head: str) -> int | None:
-    """Return 0 if a text begins like JSON with documents or passages."""
-    has_documents = DOCUMENTS_PATTERN.search(head) or _DOCUMENT_PATTERN.search(head)
-    return find_json_signature(head) if has_documents else None
 
 
 def read(source: SourceFile, options: ReadOptions) -> Iterator[Item]:

@@ -7,7 +7,6 @@ infons are read.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,15 +20,8 @@ from alembert.corpus.readers.bioc import (
 )
 from alembert.corpus.readers.contract import Item, ReadOptions, SetAside
 from alembert.corpus.readers.source import SourceFile
-from alembert.corpus.readers.xml_records import XmlRecordReader, find_xml_root
+from alembert.corpus.readers.xml_records import XmlRecordReader
 from alembert.errors import BadInput
-
-_ROOT = re.compile(r"<collection[\s>]|<!DOCTYPE collection|<document[\s>]")
-
-
-def find_signature(head: str) -> int | None:
-    """Find where the beginning of a file shows that it is BioC XML."""
-    return find_xml_root(head, _ROOT)
 
 
 def read(source: SourceFile, options: ReadOptions) -> Iterator[Item]:

@@ -222,11 +222,6 @@ def split_columns(line: str, tabs: bool) -> list[str]:
     return line.split("\t") if tabs else [part for part in line.replace("\t", " ").split(" ") if part]
 
 
-def find_signature(head: str) -> int | None:
-    """Return 0 if one column of the first lines holds tags."""
-    return None if detect_layout_from_head(head)[0] is None else 0
-
-
 def detect_layout_from_head(head: str) -> tuple[ConllLayout | None, list[str]]:
     """Detect the layout from the first lines, with the tags they hold; None if they are not CoNLL."""
     rows, tabs, documents = _rows(head)

@@ -1,8 +1,6 @@
 """The contract of readers: the options they take and the items they yield.
 
-A reader is a module with ``read(source, options)``, a generator that holds one record at a time. Two more names let
-`sniff` recognise its files: ``find_signature(head)``, where the first characters of a text show the format (None: they
-do not), and ``SUFFIXES``, endings of file names that decide where no signature does. It yields a `Document`
+A reader is a module with ``read(source, options)``, a generator that holds one record at a time. It yields a `Document`
 for each good record, a `SetAside` for each bad one and a `DeletedRecord` for each record that its file withdraws, and
 continues after each of them. Corrections (white space in a mention, a lone surrogate, a detected encoding) are counted
 and reported as `Remark` items at the end of the file. Readers raise only for wrong options, never for wrong input.

@@ -22,21 +22,15 @@ from alembert.corpus.document import Document
 from alembert.corpus.readers.contract import Item, ReadOptions, SetAside
 from alembert.corpus.readers.mentions import Composer
 from alembert.corpus.readers.source import SourceFile
-from alembert.corpus.readers.xml_records import XmlRecordReader, find_xml_root, to_two_letter_code
+from alembert.corpus.readers.xml_records import XmlRecordReader, to_two_letter_code
 from alembert.errors import BadInput
 
-_ROOT = re.compile(r"<(article|pmc-articleset)[\s>]")
 _FLOATS = {"fig", "fig-group", "table-wrap", "table-wrap-group", "supplementary-material", "media", "graphic"}
 _LEFT_OUT = _FLOATS | {"tex-math", "fn", "alt-text", "long-desc", "object-id", "inline-graphic", "table"}
 _BLOCKS = {"p", "list-item", "disp-quote", "disp-formula", "def-item", "title", "verse-line", "label"}
 _SPACE = re.compile(r"[ \t\r\n]+")
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 _ID_TYPES = ("pmid", "pmc", "pmcid", "pmc-uid", "doi", "publisher-id")
-
-
-def find_signature(head: str) -> int | None:
-    """Find where the beginning of a file shows that it is JATS."""
-    return find_xml_root(head, _ROOT)
 
 
 def read(source: SourceFile, options: ReadOptions) -> Iterator[Item]:

@@ -20,15 +20,8 @@ from alembert.corpus.readers.records import build_record_items
 from alembert.corpus.readers.source import SourceFile
 
 ARRAY_START = re.compile(r"\s*\[")
-_JSON_START = re.compile(r"[\[{]\s*[\[{\"\]}]")
 _SPACE = re.compile(r"[\s,]*")
 _DECODER = json.JSONDecoder()
-SUFFIXES = (".jsonl", ".json")
-
-
-def find_signature(head: str) -> int | None:
-    """Return 0 if a text begins like a JSON object or array."""
-    return 0 if _JSON_START.match(head) else None
 
 
 class TooLongValue:

@@ -24,17 +24,11 @@ from alembert.corpus.document import Document
 from alembert.corpus.readers.contract import DeletedRecord, Item, ReadOptions, SetAside
 from alembert.corpus.readers.mentions import Composer, unwrap
 from alembert.corpus.readers.source import SourceFile
-from alembert.corpus.readers.xml_records import XmlRecordReader, find_xml_root, to_two_letter_code
+from alembert.corpus.readers.xml_records import XmlRecordReader, to_two_letter_code
 from alembert.errors import BadInput
 
 RECORD_TAGS = ("PubmedArticle", "PubmedBookArticle", "DeleteCitation", "DeleteDocument")
-_ROOT = re.compile(r"<(PubmedArticle|PubmedBookArticle|DeleteCitation)")
 _OTHER_ABSTRACT = re.compile(rb"<OtherAbstract.*?</OtherAbstract>", re.DOTALL)
-
-
-def find_signature(head: str) -> int | None:
-    """Find where the beginning of a file shows that it is MEDLINE."""
-    return find_xml_root(head, _ROOT)
 
 
 def read(source: SourceFile, options: ReadOptions) -> Iterator[Item]:

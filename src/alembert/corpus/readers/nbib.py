@@ -19,14 +19,7 @@ from alembert.corpus.readers.mentions import Composer
 from alembert.corpus.readers.source import SourceFile, SourceLine, split_paragraphs
 from alembert.corpus.readers.xml_records import to_two_letter_code
 
-SUFFIXES = (".nbib",)
-_FIRST_LINE = re.compile(r"PMID- *\d+\s*$", re.MULTILINE)
 _FIELD = re.compile(r"([A-Z][A-Z0-9]{1,3}) *- ?(.*)", re.DOTALL)
-
-
-def find_signature(head: str) -> int | None:
-    """Return 0 if a text begins with the PMID of a citation."""
-    return 0 if _FIRST_LINE.match(head) else None
 
 
 def read(source: SourceFile, options: ReadOptions) -> Iterator[Item]:

@@ -23,11 +23,6 @@ _TITLE_PATTERN = re.compile(r"([^|\t]+)\|t\|(.*)", re.DOTALL)
 _ABSTRACT_PATTERN = re.compile(r"([^|\t]+)\|a\|(.*)", re.DOTALL)
 
 
-def find_signature(head: str) -> int | None:
-    """Return 0 if a text begins with the title of a PubTator document."""
-    return 0 if _TITLE_PATTERN.match(head.split("\n", 1)[0]) else None
-
-
 def read(source: SourceFile, options: ReadOptions) -> Iterator[Item]:
     """Read the documents of a PubTator file."""
     for paragraph in split_paragraphs(source):

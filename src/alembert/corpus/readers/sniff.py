@@ -1,8 +1,8 @@
 """Detect the format of a file from its first bytes and its name.
 
 The content comes first, because names mislead: CoNLL files are called `.tsv` and `.txt`, JSON lines `.json` and `.txt`.
-Each reader knows the signature of its format; the earliest in the text decides, and the name decides the rest. Only
-binary files and folders are recognised here.
+`FORMATS` has how texts begin in each format and which elements of XML are its own; columns of tags, binary files and
+folders are recognised here. The name decides the rest.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from alembert.corpus.readers import FORMATS, load_reader
+from alembert.corpus.readers import FORMATS
 from alembert.corpus.readers.brat import NOT_BRAT_REASON, has_annotations, has_partner
+from alembert.corpus.readers.conll import detect_layout_from_head
 from alembert.corpus.readers.contract import DamagedFile
 from alembert.corpus.readers.parquet import PARQUET_MAGIC
 from alembert.corpus.readers.source import SourceFile, strip_compression_suffix
@@ -53,19 +54,22 @@ def _is_brat(path: Path) -> bool:
 
 
 def _detect_by_content(text: str) -> str | None:
-    starts: dict[str, int] = {}
-    for name in FORMATS:
-        find_signature = getattr(load_reader(name), "find_signature", None)
-        start = find_signature(text) if find_signature else None
-        if start == 0:
+    if text.startswith("<"):
+        return _detect_xml(text)
+    for name, spec in FORMATS.items():
+        if spec.start and re.match(spec.start, text):
             return name
-        if start is not None:
-            starts[name] = start
-    if not starts and text.startswith("<?xml"):
+    return "conll" if detect_layout_from_head(text)[0] else None
+
+
+def _detect_xml(text: str) -> str | None:
+    patterns = {name: spec.xml_root for name, spec in FORMATS.items() if spec.xml_root}
+    roots = {name: match.start() for name, pattern in patterns.items() if (match := re.search(pattern, text))}
+    if not roots and text.startswith("<?xml"):
         raise DamagedFile("this XML is in no format that alembert reads; name the format if it is one of them")
-    return min(starts, key=starts.__getitem__, default=None)
+    return min(roots, key=roots.__getitem__, default=None)
 
 
 def _detect_by_name(name: str) -> str:
     ending = Path(strip_compression_suffix(name)).suffix.lower()
-    return next((name for name in FORMATS if ending in getattr(load_reader(name), "SUFFIXES", ())), "text")
+    return next((name for name, spec in FORMATS.items() if ending in spec.suffixes), "text")

@@ -30,7 +30,6 @@ from alembert.corpus.readers.contract import DELIMITERS, DamagedFile, Item, Read
 from alembert.corpus.readers.records import ID_FIELDS, LABEL_FIELDS, TEXT_FIELDS, build_record_items
 from alembert.corpus.readers.source import SourceFile, SourceLine, strip_compression_suffix
 
-SUFFIXES: Final = (".csv", ".tsv", ".tab")
 _SAMPLE_BYTES: Final = 1 << 18
 _MIN_SHARE: Final = 0.5
 """Share of the lines that another delimiter than the name's must explain; the head may end inside of a long cell."""

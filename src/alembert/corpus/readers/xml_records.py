@@ -169,12 +169,6 @@ def _reason(error: Exception) -> str:
     return re.split(r":|, line \d", getattr(error, "msg", None) or "nothing in it")[0]
 
 
-def find_xml_root(head: str, root: re.Pattern[str]) -> int | None:
-    """Find where the first element of a format begins in a text that is XML."""
-    match = root.search(head) if head.startswith("<") else None
-    return match.start() if match else None
-
-
 _SHORT = {
     "eng": "en", "chi": "zh", "zho": "zh", "ger": "de", "deu": "de", "fre": "fr", "fra": "fr", "spa": "es",
     "por": "pt", "ita": "it", "jpn": "ja", "kor": "ko", "rus": "ru", "dut": "nl", "nld": "nl", "pol": "pl",
