@@ -8,7 +8,7 @@ OpenVINO load.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from alembert import hardware
 
@@ -49,7 +49,31 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOMES = {
+COMMANDS: Final = {
+    "demo": "Run every step on an embedded sample.",
+    "doctor": "Show what this machine can do, what was chosen and why.",
+    "corpus": "Build a corpus from raw files, and look at it.",
+    "vocab": "Learn, extend, prune and evaluate vocabularies.",
+    "pretrain": "Pre-train a model from scratch, or adapt one to your text.",
+    "mix": "Mix the weights of a model before and after further training.",
+    "finetune": "Fine-tune a model for one task or several.",
+    "distill": "Distil a small student from a teacher.",
+    "augment": "Augment labelled examples by replacing words.",
+    "evaluate": "Score a fine-tuned model on labelled files.",
+    "embed": "Train embedding models, embed texts and search them.",
+    "export": "Export a fine-tuned model to run without torch.",
+    "convert": "Convert old .bin weights to safetensors.",
+    "predict": "Predict with a fine-tuned model.",
+    "fill": "Fill the masks of a text.",
+    "generate": "Continue texts with a causal language model.",
+    "score": "Compute the log probability and perplexity of texts.",
+    "annotate": "Annotate documents with fine-tuned models.",
+    "bench": "Measure the speed of a fine-tuned model.",
+    "inspect": "Look inside tokenizers, training data and errors.",
+}
+"""What `alembert --help` lists, in the order of a model's life: each verb is a file of `alembert.cli`, and a page of docs."""
+
+_HOMES: Final = {
     "AnnotatedDocument": "alembert.infer.predictions",
     "AnnotationResult": "alembert.api.inference",
     "AnswerPrediction": "alembert.infer.predictions",

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -10,9 +11,8 @@ import transformers
 
 import alembert
 from alembert.files.checkpoint import Checkpoint
-from alembert.files.families.albert import ALBERT
-from alembert.files.families.bert import BERT
-from alembert.files.family import Blueprint
+from alembert.files.families import FAMILIES
+from alembert.files.family import Blueprint, Family
 from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig
 from alembert.nn.heads import HeadSpec
@@ -20,6 +20,10 @@ from alembert.nn.heads import HeadSpec
 IDS = [[2, 7, 9, 3], [2, 5, 3], [2, 17, 3, 8, 9, 3], [2, 6, 6, 3]]
 SEGMENTS = [[0, 0, 0, 0], [0, 0, 0], [0, 0, 0, 1, 1, 1], [0, 0, 0, 0]]
 SIZES = {"vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 4, "num_attention_heads": 2, "intermediate_size": 24, "max_position_embeddings": 16}  # fmt: skip
+# What a family has beside those.
+OWN_SIZES: dict[str, dict[str, Any]] = {
+    "albert": {"embedding_size": 8, "num_hidden_groups": 2, "inner_group_num": 2, "hidden_act": "gelu_new"},
+}
 # Our name of each output -> attribute of transformers' result.
 OUTPUTS = {
     "masked_lm": ("logits", "prediction_logits"),
@@ -33,16 +37,16 @@ OUTPUTS = {
 
 
 def architectures() -> Iterator[tuple[str, str]]:
-    for family in (BERT, ALBERT):
-        yield from ((family.model_type, name) for name in family.architectures)
+    for family in FAMILIES.values():
+        if isinstance(family, Family):
+            yield from ((family.model_type, name) for name in family.architectures)
 
 
 def foreign_config(family: str, architecture: str) -> transformers.PreTrainedConfig:
     labels = 5 if architecture.endswith(("SequenceClassification", "TokenClassification")) else 2
-    if family == "albert":
-        sizes = {"embedding_size": 8, "num_hidden_groups": 2, "inner_group_num": 2, "hidden_act": "gelu_new"}
-        return transformers.AlbertConfig(**SIZES, **sizes, num_labels=labels)
-    return transformers.BertConfig(**SIZES, num_labels=labels, is_decoder=architecture == "BertLMHeadModel")
+    make = getattr(transformers, f"{family.capitalize()}Config")
+    attention = {"is_decoder": True} if architecture.endswith("LMHeadModel") else {}
+    return make(**SIZES, **OWN_SIZES.get(family, {}), **attention, num_labels=labels)
 
 
 @pytest.fixture(params=list(architectures()), ids=lambda pair: pair[1])

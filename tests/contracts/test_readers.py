@@ -55,6 +55,12 @@ def jats(count: int) -> bytes:
     return f"<pmc-articleset>{records}</pmc-articleset>".encode()
 
 
+def nbib(count: int) -> bytes:
+    record = "PMID- {}\nOWN - NLM\nTI  - {}\nAB  - {}\nLA  - eng\nPT  - Journal Article\n"
+    words = BODY.replace(" in ", "\n      in ")  # long values go on in lines with an indent
+    return "\n".join(record.format(1000 + number, TITLE, words) for number in range(count)).encode()
+
+
 def table(count: int) -> bytes:
     rows = [f"{1000 + number}\t{TITLE}\t{BODY}" for number in range(count)]
     return "\n".join(["id\ttitle\ttext", *rows, ""]).encode()
@@ -64,7 +70,7 @@ def plain(count: int) -> bytes:
     return "\n\n".join([TEXT] * count).encode()
 
 
-MADE = {"medline": medline, "jats": jats, "table": table, "text": plain}
+MADE = {"medline": medline, "jats": jats, "nbib": nbib, "table": table, "text": plain}
 NAMES = {"table": "sample.tsv", "text": "1000.txt", "conll": "sample.conll"}
 OPTIONS = {"text": ReadOptions(documents="blank")}
 ONE_STREAM = sorted(set(FORMATS) - {"brat"})
@@ -252,6 +258,7 @@ def test_goes_on_after_a_bad_record(name: str) -> None:
         "bioc-xml": (b"<passage>", b"<passage><unclosed>"),
         "bioc-json": (b'"offset":0', b'"offset":"zero"'),
         "jsonl": (b'"text":', b'"text":,'),
+        "nbib": (b"OWN - NLM", b"OWN = NLM"),
         "pubtator": (b"1000|t|", b"1000|q|"),
         "table": (b"1000\t", b"1000\t\t\t"),
     }

@@ -12,41 +12,17 @@ import warnings
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
-from typing import Any, Final
+from typing import Any
 
 import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 from typer.main import get_command
 
-from alembert import __version__
+from alembert import COMMANDS, __version__
 from alembert.cli.command import INTERRUPTED, REFUSED, VerbCommand
 from alembert.errors import AlreadyDone, Interrupted, UserError
 from alembert.terminal import note, say, say_all
-
-COMMANDS: Final = {
-    "demo": "Run every step on an embedded sample.",
-    "doctor": "Show what this machine can do, what was chosen and why.",
-    "corpus": "Build a corpus from raw files, and look at it.",
-    "vocab": "Learn, extend, prune and evaluate vocabularies.",
-    "pretrain": "Pre-train a model from scratch, or adapt one to your text.",
-    "mix": "Mix the weights of a model before and after further training.",
-    "finetune": "Fine-tune a model for one task or several.",
-    "distill": "Distil a small student from a teacher.",
-    "augment": "Augment labelled examples by replacing words.",
-    "evaluate": "Score a fine-tuned model on labelled files.",
-    "embed": "Train embedding models, embed texts and search them.",
-    "export": "Export a fine-tuned model to run without torch.",
-    "convert": "Convert old .bin weights to safetensors.",
-    "predict": "Predict with a fine-tuned model.",
-    "fill": "Fill the masks of a text.",
-    "generate": "Continue texts with a causal language model.",
-    "score": "Compute the log probability and perplexity of texts.",
-    "annotate": "Annotate documents with fine-tuned models.",
-    "bench": "Measure the speed of a fine-tuned model.",
-    "inspect": "Look inside tokenizers, training data and errors.",
-}
-"""What `alembert --help` lists, in the order of a model's life: the name of each verb, which is that of its file."""
 
 
 class LazyCommands(Mapping[str, Any]):

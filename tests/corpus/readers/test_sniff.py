@@ -43,7 +43,7 @@ def test_formats_are_told(name: str, content: str, expected: str, tmp_path: Path
 def test_unknown_xml_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.xml"
     path.write_text("<?xml version='1.0'?><html/>")
-    with pytest.raises(BadFile, match="not MEDLINE"):
+    with pytest.raises(BadFile, match="no format that alembert reads"):
         detect_file_format(path)
     (item,) = read(path)
     assert isinstance(item, SetAside)

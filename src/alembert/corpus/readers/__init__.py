@@ -8,27 +8,46 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Protocol, cast
+from typing import BinaryIO, Final, Protocol, cast
 
 from alembert.corpus.readers.contract import DamagedFile, DeletedRecord, Item, ReadOptions, Remark, SetAside
 from alembert.corpus.readers.source import SourceFile
 from alembert.errors import BadFile, BadSetting
 
-FORMATS = {
-    "bioc-json": "bioc_json",
-    "bioc-xml": "bioc_xml",
-    "brat": "brat",
-    "conll": "conll",
-    "jats": "jats",
-    "jsonl": "jsonlines",
-    "medline": "medline",
-    "parquet": "parquet",
-    "pubtator": "pubtator",
-    "table": "table",
-    "text": "plain",
-}
 __all__ = ["FORMATS", "DeletedRecord", "Item", "ReadOptions", "Remark", "SetAside", "detect_file_format", "read"]
+
+
+@dataclass(frozen=True, slots=True)
+class FormatSpec:
+    """Where the reader of a format is, and how its files are recognised."""
+
+    module: str
+    start: str = ""
+    """How a text in this format begins, as a regular expression."""
+    xml_root: str = ""
+    """Elements of XML that are in no other format; the earliest one of a file decides."""
+    suffixes: tuple[str, ...] = ()
+    """Endings of file names that decide where the content does not."""
+
+
+_JSON: Final = r"[\[{]\s*[\[{\"\]}]"
+FORMATS: Final = {
+    "bioc-json": FormatSpec("bioc_json", rf'(?={_JSON})(?s:.*?)(?<!\\)"(?:documents|PubTator3|passages)"\s*:\s*\['),
+    "bioc-xml": FormatSpec("bioc_xml", xml_root=r"<collection[\s>]|<!DOCTYPE collection|<document[\s>]"),
+    "brat": FormatSpec("brat"),
+    "conll": FormatSpec("conll"),
+    "jats": FormatSpec("jats", xml_root=r"<(article|pmc-articleset)[\s>]"),
+    "jsonl": FormatSpec("jsonlines", _JSON, suffixes=(".jsonl", ".json")),
+    "medline": FormatSpec("medline", xml_root=r"<(PubmedArticle|PubmedBookArticle|DeleteCitation)"),
+    "nbib": FormatSpec("nbib", r"PMID- *\d+\s*\n", suffixes=(".nbib",)),
+    "parquet": FormatSpec("parquet"),
+    "pubtator": FormatSpec("pubtator", r"[^|\t\n]+\|t\|"),
+    "table": FormatSpec("table", suffixes=(".csv", ".tsv", ".tab")),
+    "text": FormatSpec("plain"),
+}
+"""The formats that are read; of several that begin alike, the first is taken."""
 
 
 class FormatReader(Protocol):
@@ -74,7 +93,7 @@ def detect_file_format(origin: str | Path | BinaryIO) -> str:
 def _reader(name: str) -> FormatReader:
     if name not in FORMATS:
         raise BadSetting(f"`format` is {name!r}, which no reader has. Use one of {', '.join(FORMATS)}.")
-    return cast(FormatReader, importlib.import_module(f"alembert.corpus.readers.{FORMATS[name]}"))
+    return cast(FormatReader, importlib.import_module(f"alembert.corpus.readers.{FORMATS[name].module}"))
 
 
 def _items(source: SourceFile, options: ReadOptions, reader: FormatReader | None) -> Iterator[Item]:

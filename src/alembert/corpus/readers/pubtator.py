@@ -19,7 +19,7 @@ from alembert.corpus.readers.contract import Item, ReadOptions, SetAside
 from alembert.corpus.readers.mentions import locate_mention, partition_relations, split_concepts, unlinked_reason
 from alembert.corpus.readers.source import SourceFile, SourceLine, split_paragraphs
 
-TITLE_PATTERN = re.compile(r"([^|\t]+)\|t\|(.*)", re.DOTALL)
+_TITLE_PATTERN = re.compile(r"([^|\t]+)\|t\|(.*)", re.DOTALL)
 _ABSTRACT_PATTERN = re.compile(r"([^|\t]+)\|a\|(.*)", re.DOTALL)
 
 
@@ -35,13 +35,13 @@ def read(source: SourceFile, options: ReadOptions) -> Iterator[Item]:
 
 def _split(lines: list[SourceLine]) -> Iterator[list[SourceLine]]:
     """Split a run of lines before each title, for files without blank lines."""
-    starts = [0, *(index for index, line in enumerate(lines) if index and TITLE_PATTERN.match(line.text)), len(lines)]
+    starts = [0, *(index for index, line in enumerate(lines) if index and _TITLE_PATTERN.match(line.text)), len(lines)]
     for start, end in pairwise(starts):
         yield lines[start:end]
 
 
 def _document(lines: list[SourceLine], source: SourceFile) -> Iterator[Item]:
-    title = TITLE_PATTERN.match(lines[0].text)
+    title = _TITLE_PATTERN.match(lines[0].text)
     position = f"line {lines[0].number}"
     if title is None:
         yield source.set_aside("these lines do not begin with a title (id|t|...)", position=position)

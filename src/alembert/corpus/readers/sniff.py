@@ -1,7 +1,8 @@
 """Detect the format of a file from its first bytes and its name.
 
-The content comes first (XML roots, JSON, PubTator titles, Parquet's magic, columns of tags), because names mislead:
-CoNLL files are called `.tsv` and `.txt`, JSON lines `.json` and `.txt`. The name decides the rest.
+The content comes first, because names mislead: CoNLL files are called `.tsv` and `.txt`, JSON lines `.json` and `.txt`.
+`FORMATS` has how texts begin in each format and which elements of XML are its own; columns of tags, binary files and
+folders are recognised here. The name decides the rest.
 """
 
 from __future__ import annotations
@@ -9,22 +10,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from alembert.corpus.readers.bioc_json import DOCUMENTS_PATTERN
+from alembert.corpus.readers import FORMATS
 from alembert.corpus.readers.brat import NOT_BRAT_REASON, has_annotations, has_partner
 from alembert.corpus.readers.conll import detect_layout_from_head
 from alembert.corpus.readers.contract import DamagedFile
 from alembert.corpus.readers.parquet import PARQUET_MAGIC
-from alembert.corpus.readers.pubtator import TITLE_PATTERN
 from alembert.corpus.readers.source import SourceFile, strip_compression_suffix
 
 _HEAD_BYTES = 1 << 16
-_XML_ROOTS = (
-    ("medline", re.compile(r"<(PubmedArticle|PubmedBookArticle|DeleteCitation)")),
-    ("bioc-xml", re.compile(r"<collection[\s>]|<!DOCTYPE collection|<document[\s>]")),
-    ("jats", re.compile(r"<(article|pmc-articleset)[\s>]")),
-)
 _MARKUP = re.compile(rb"(?:\xef\xbb\xbf)?\s*<")
-_BIOC_DOCUMENT = re.compile(r'(?<!\\)"passages"\s*:\s*\[')
 
 
 def sniff_format(source: SourceFile) -> str:
@@ -62,22 +56,20 @@ def _is_brat(path: Path) -> bool:
 def _detect_by_content(text: str) -> str | None:
     if text.startswith("<"):
         return _detect_xml(text)
-    if text.startswith(("{", "[")) and re.match(r"[\[{]\s*[\[{\"\]}]", text):
-        is_bioc = DOCUMENTS_PATTERN.search(text) or _BIOC_DOCUMENT.search(text)
-        return "bioc-json" if is_bioc else "jsonl"
-    if TITLE_PATTERN.match(text.split("\n", 1)[0]):
-        return "pubtator"
+    for name, spec in FORMATS.items():
+        if spec.start and re.match(spec.start, text):
+            return name
     return "conll" if detect_layout_from_head(text)[0] else None
 
 
 def _detect_xml(text: str) -> str | None:
-    roots = [(match.start(), name) for name, root in _XML_ROOTS if (match := root.search(text))]
+    patterns = {name: spec.xml_root for name, spec in FORMATS.items() if spec.xml_root}
+    roots = {name: match.start() for name, pattern in patterns.items() if (match := re.search(pattern, text))}
     if not roots and text.startswith("<?xml"):
-        raise DamagedFile("this XML is not MEDLINE, BioC or JATS; name the format if it is one of them")
-    return min(roots)[1] if roots else None
+        raise DamagedFile("this XML is in no format that alembert reads; name the format if it is one of them")
+    return min(roots, key=roots.__getitem__, default=None)
 
 
 def _detect_by_name(name: str) -> str:
     ending = Path(strip_compression_suffix(name)).suffix.lower()
-    endings = {".csv": "table", ".tsv": "table", ".tab": "table", ".jsonl": "jsonl", ".json": "jsonl"}
-    return endings.get(ending, "text")
+    return next((name for name, spec in FORMATS.items() if ending in spec.suffixes), "text")

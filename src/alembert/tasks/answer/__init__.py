@@ -1,1 +1,1 @@
-"""The task `answer`: find the answer to a question in a text."""
+"""The task `answer`: answers to questions, from a passage or as yes, no, maybe."""

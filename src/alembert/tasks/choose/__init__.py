@@ -1,1 +1,1 @@
-"""The task `choose`: choose one of several answers to a question."""
+"""The task `choose`: the choice that answers a question."""

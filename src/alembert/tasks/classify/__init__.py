@@ -1,1 +1,1 @@
-"""The task `classify`: give a text one label, several, or a number."""
+"""The task `classify`: one label, several, or a number, for texts, pairs or sentences of a document."""

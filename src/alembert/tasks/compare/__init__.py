@@ -1,1 +1,1 @@
-"""The task `compare`: vectors of texts, and how alike two texts are."""
+"""The task `compare`: sentence vectors: SimCSE, pairs, triples, similarity scores."""

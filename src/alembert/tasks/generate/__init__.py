@@ -1,1 +1,1 @@
-"""The task `generate`: write a text, or a structure, for a text."""
+"""The task `generate`: text from text: titles, summaries; or the sentences that summarise a text."""

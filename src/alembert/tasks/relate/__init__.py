@@ -1,1 +1,1 @@
-"""The task `relate`: find relations between the entities of a text."""
+"""The task `relate`: relations between two entities; with a tagger: text in, triples out."""

@@ -1,1 +1,1 @@
-"""The task `tag`: find entities in a text, nested ones too."""
+"""The task `tag`: entities and parts of speech, with character offsets."""
