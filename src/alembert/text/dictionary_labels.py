@@ -54,11 +54,7 @@ _NO_ADJECTIVES: Final = frozenset(
     "additional significant similar various important non-significant positive negative subsequent".split()
 )
 _HEADS: Final = frozenset(
-    "abnormalities abnormality abuse acid acids anomalies anomaly attack attacks cancer cancers carcinoma chloride damage defect "
-    "defects deficiencies deficiency deficient deficits deficit dependence disease diseases disorder disorders dysfunction failure "
-    "hydrochloride hypoplasia impairment infection infections injuries injury lesion lesions malformation malformations "
-    "overdose oxide poisoning retardation sodium sulfate symptom symptoms syndrome syndromes toxicities toxicity tumor tumors "
-    "tumour tumours withdrawal".split()
+    ["abnormalities", "abnormality", "abuse", "acid", "acids", "anomalies", "anomaly", "attack", "attacks", "cancer", "cancers", "carcinoma", "chloride", "damage", "defect", "defects", "deficiencies", "deficiency", "deficient", "deficits", "deficit", "dependence", "disease", "diseases", "disorder", "disorders", "dysfunction", "failure", "hydrochloride", "hypoplasia", "impairment", "infection", "infections", "injuries", "injury", "lesion", "lesions", "malformation", "malformations", "overdose", "oxide", "poisoning", "retardation", "sodium", "sulfate", "symptom", "symptoms", "syndrome", "syndromes", "toxicities", "toxicity", "tumor", "tumors", "tumour", "tumours", "withdrawal"]
 )
 """Words that names end with."""
 
