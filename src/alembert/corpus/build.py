@@ -18,7 +18,6 @@ than reading it (3 to 4 workers for MEDLINE, 15 to 20 for JSON lines); several f
 
 from __future__ import annotations
 
-import gc
 import io
 import json
 from collections import Counter
@@ -44,7 +43,7 @@ from alembert.corpus.store import KIND, PARTS_FOLDER, PYARROW_PURPOSE, SET_ASIDE
 from alembert.errors import BadFile, BadSetting
 from alembert.extras import require
 from alembert.text.gazetteer import Gazetteer
-from alembert.text.lexicon import Lexicon, read_lexicon, read_word_list
+from alembert.text.lexicon import Lexicon, pause_garbage_collection, read_lexicon, read_word_list
 from alembert.text.stop_words import STOP_WORDS
 from alembert.workers import processes
 
@@ -241,7 +240,7 @@ class _Build:
 
     def _gazetteer(self) -> Gazetteer | None:
         """Build the gazetteer once, before the workers are forked."""
-        with _pause_garbage_collection():
+        with pause_garbage_collection():
             lexicons = [read_lexicon(path, label) for label, path in self.lexicon_files.lexicons.items()]
             gazetteer = self._build_gazetteer(lexicons) if lexicons else None
         self.notes += [note for lexicon in lexicons for note in lexicon.warnings()]
@@ -312,18 +311,6 @@ class _Build:
             for number, (chunk_id, chunk_decisions) in enumerate(chunks)
         ]
         self.executor.write(parts, self.tell)
-
-
-@contextmanager
-def _pause_garbage_collection() -> Iterator[None]:
-    """Keep the garbage collector from visiting millions of long-lived tuples again and again."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def _lexicon_counts(lexicons: list[Lexicon], gazetteer: Gazetteer | None) -> dict[str, int]:

@@ -30,6 +30,7 @@ from alembert.text.lexicon import (
     case_agrees,
     choose_case_rule,
     list_spellings,
+    pause_garbage_collection,
     strip_hyphens,
 )
 from alembert.text.stop_words import STOP_WORDS
@@ -131,11 +132,20 @@ class Gazetteer:
         ordinary: Iterable[str] = (),
     ) -> tuple[Gazetteer, Iterator[TermEntries]]:
         """Build, and also return the terms that can be matched, to find those that never are."""
+        with pause_garbage_collection():
+            return cls._build(lexicons, _StopFilter.from_lists(stop, keep, ordinary))
+
+    @classmethod
+    def _build(cls, lexicons: Sequence[Lexicon], stops: _StopFilter) -> tuple[Gazetteer, Iterator[TermEntries]]:
         if len(lexicons) > _MAX_LABELS:
             raise BadSetting(f"{len(lexicons)} lexicons were given; at most {_MAX_LABELS} can be matched at once.")
         rows = sum(len(lexicon.terms) for lexicon in lexicons)
-        terms = list(_select_terms(lexicons, _StopFilter.from_lists(stop, keep, ordinary)))
-        spellings = [(text, order, concept) for term, order, concept in terms for text in list_spellings(term)]
+        terms = list(_select_terms(lexicons, stops))
+        spellings = [
+            (text, order, concept)
+            for term, order, concept in terms
+            for text in (list_spellings(term) if "," in term else (term,))  # most calls have nothing to do
+        ]
         trie, ends = _build_trie([text for text, _, _ in spellings])
         built = GazetteerCounts(rows, rows - len(terms), len(spellings) - len(terms))
         labels = tuple(lexicon.label for lexicon in lexicons)
@@ -271,8 +281,8 @@ def _group_entries(
     spellings: list[_Spelling], ends: NDArray[np.int32], nodes: int
 ) -> tuple[TrieEntries, Sequence[int]]:
     """Group the spellings that match alike (same words, lexicon and case); return also the group of each spelling."""
-    orders = np.fromiter((order for _, order, _ in spellings), np.int64, len(spellings))
-    rules = np.fromiter((choose_case_rule(text) for text, _, _ in spellings), np.int64, len(spellings))
+    orders = np.array([order for _, order, _ in spellings], np.int64)
+    rules = np.array([choose_case_rule(text) for text, _, _ in spellings], np.int64)
     surfaces, surface_of = _number_surfaces(spellings, rules)
     first_of, group_of = _number_groups(ends.astype(np.int64), orders, rules, surface_of)
     first = np.searchsorted(ends[first_of], np.arange(nodes + 1)).astype(np.int32)
@@ -319,7 +329,8 @@ def _collect_concepts(spellings: list[_Spelling], group_of: list[int], groups: i
     """List the concepts of each group, each once."""
     concepts: list[tuple[str, ...]] = [()] * groups
     alone: dict[str, tuple[str, ...]] = {}  # one tuple for all spellings of a concept
-    for (_, _, concept), group in zip(spellings, group_of, strict=True):
-        if concept and concept not in concepts[group]:
+    named = ((concept, group) for (_, _, concept), group in zip(spellings, group_of, strict=True) if concept)
+    for concept, group in named:
+        if concept not in concepts[group]:
             concepts[group] += alone.setdefault(concept, (concept,))
     return concepts

@@ -11,11 +11,13 @@ The linguistic rules are here too: the spellings of a term, and where its case m
 from __future__ import annotations
 
 import csv
+import gc
 import gzip
 import io
 import re
 import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from pathlib import Path
@@ -74,6 +76,18 @@ class Lexicon:
         if self.bad_count > len(warnings):
             warnings.append(f"{self.path}: {self.bad_count - len(warnings)} more rows are skipped.")
         return warnings
+
+
+@contextmanager
+def pause_garbage_collection() -> Iterator[None]:
+    """Keep the garbage collector from visiting millions of long-lived tuples again and again."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def parse_lexicon_option(option: str, flag: str = "lexicon") -> tuple[str, Path]:

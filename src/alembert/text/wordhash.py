@@ -58,7 +58,7 @@ GREEK_NAMES = [
 _FIRST_GREEK = 0x3B1
 WINDOW = 1 << 16
 _REACH = 1 << 11
-_TABLE_SIZES = (0x80, 0x3000, 0x110000)
+_TABLE_SIZES = (0x80, 0x3000, 0x10000, 0x110000)
 """Code points that tables are made for, the fewest that a text needs: those for all take half a second."""
 _BASE = 0x9E3779B97F4A7C15
 _WORD_LIKE = np.array([False, True, True, False, True, False])

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from alembert.errors import BadFile, BadSetting
 from alembert.text.gazetteer import Gazetteer
-from alembert.text.lexicon import Lexicon, parse_lexicon_option, read_lexicon
+from alembert.text.lexicon import Lexicon, parse_lexicon_option, pause_garbage_collection, read_lexicon
 
 FOLDER: Final = "lexicons"
 MAX_LEXICON_LABELS: Final = 64
@@ -41,7 +41,8 @@ class TagLexicons:
     @classmethod
     def read(cls, options: Iterable[str]) -> TagLexicons:
         """Read files given as LABEL=PATH; several files of a label are put together."""
-        lexicons = [read_lexicon(path, label) for label, path in map(parse_lexicon_option, options)]
+        with pause_garbage_collection():
+            lexicons = [read_lexicon(path, label) for label, path in map(parse_lexicon_option, options)]
         labels = dict.fromkeys(lexicon.label for lexicon in lexicons)
         if len(labels) > MAX_LEXICON_LABELS:
             raise BadSetting(f"There are {len(labels)} lexicons; expected at most {MAX_LEXICON_LABELS}.")
