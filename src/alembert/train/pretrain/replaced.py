@@ -1,4 +1,4 @@
-"""Replaced-token detection (Clark et al. 2020, ELECTRA), and tags of entities by their type.
+"""Replaced-token detection as in ELECTRA, and tags of entities by their type.
 
 `rtd`: a generator, a masked LM of a quarter of the model's width that reads the model's token embedding, fills masked
 tokens by drawing from what it predicts; the model decides for each token whether it is the one that stood there. Both
@@ -11,6 +11,8 @@ all of them counts less.
 
 What is drawn depends on random numbers that are made with the masks, by seed and address: a sequence that is read again
 with the same weights is filled in the same way, in any batch and on any process.
+
+Clark et al. 2020 (ELECTRA).
 """
 
 # P answers, V vocabulary, C columns of a head, N tokens
