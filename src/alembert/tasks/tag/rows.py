@@ -74,6 +74,7 @@ def build_span_labels(
     end: int,
     types: Sequence[str],
     unknown: Collection[str],
+    *,
     is_unknown_W: npt.NDArray[np.bool_] | None = None,
 ) -> npt.NDArray[np.int64]:
     """List the entities within words `begin` to `end` (K, 3): first word, last word, type; unknown types and words last.
@@ -119,6 +120,15 @@ def _open_border(allowed_1C: npt.NDArray[np.bool_], names: Sequence[str], others
         other = others.get(names[number][0], "-") + names[number][1:]
         if other in names:
             allowed_1C[0, names.index(other)] = True
+
+
+def compute_tag_weights(encoded: Sequence[EncodedExample], count: int) -> tuple[float, ...]:
+    """Weigh tags so that all together count the same; none if words may have several tags."""
+    labels = [row.labels for read in encoded for row in read.rows if row.labels is not None]
+    if any(each.ndim > 1 for each in labels):
+        return ()
+    counts = np.bincount(np.concatenate(labels), minlength=count).clip(min=1)
+    return tuple((counts.sum() / (count * counts)).tolist())
 
 
 def _piece_offsets(encoding: Encoding) -> PieceOffsets:
@@ -216,7 +226,7 @@ class TagRowBuilder:
     ) -> npt.NDArray[Any]:
         unknown = [label for label in self.types if not example.annotates(label)]
         if self.settings.head == "span":
-            return build_span_labels(ranges, begin, end, self.types, unknown, is_unknown_W)
+            return build_span_labels(ranges, begin, end, self.types, unknown, is_unknown_W=is_unknown_W)
         tags = to_tags(ranges, len(is_unknown_W), self.tags)
         if not self.allows_several:
             return tags[begin:end]
