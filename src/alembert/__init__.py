@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from alembert import hardware
 
 if TYPE_CHECKING:
-    from alembert.api.documents import read, write
+    from alembert.api.documents import label_corpus, read, write
     from alembert.api.exporting import ExportResult, export
     from alembert.api.inference import (
         AnnotationResult,
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     )
     from alembert.api.training import PretrainingResult, TrainingResult, distill, finetune, pretrain
     from alembert.corpus.document import Document, Entity, Relation
+    from alembert.corpus.label import LabelResult
     from alembert.errors import UserError
     from alembert.files.checkpoint import Checkpoint, open  # noqa: A004
     from alembert.infer.evaluate import Evaluation
@@ -63,6 +64,7 @@ _HOMES = {
     "FilledMask": "alembert.infer.language_model",
     "GeneratedText": "alembert.infer.language_model",
     "GenerationPrediction": "alembert.infer.predictions",
+    "LabelResult": "alembert.corpus.label",
     "PairPrediction": "alembert.infer.predictions",
     "Predictor": "alembert.infer.predictor",
     "PretrainingResult": "alembert.api.training",
@@ -82,6 +84,7 @@ _HOMES = {
     "fill": "alembert.api.inference",
     "finetune": "alembert.api.training",
     "generate": "alembert.api.inference",
+    "label_corpus": "alembert.api.documents",
     "load": "alembert.api.inference",
     "open": "alembert.files.checkpoint",
     "pretrain": "alembert.api.training",
@@ -104,6 +107,7 @@ __all__ = [
     "FilledMask",
     "GeneratedText",
     "GenerationPrediction",
+    "LabelResult",
     "PairPrediction",
     "Predictor",
     "PretrainingResult",
@@ -124,6 +128,7 @@ __all__ = [
     "fill",
     "finetune",
     "generate",
+    "label_corpus",
     "load",
     "open",
     "pretrain",

@@ -30,7 +30,7 @@ def run(place: Path, *inputs: str, out: str = "out.jsonl", exclude: tuple[str, .
     label_corpus(
         [place / name for name in inputs or ("a.txt", "b.txt")],
         place / out,
-        lexicons=[f"Disease={place / 'disease.txt'}"],
+        lexicons=[("Disease", place / "disease.txt")],
         exclude=[place / name for name in exclude],
         settings=LabelSettings(**settings),
     )
@@ -77,7 +77,7 @@ def test_sentences_of_labelled_files_are_left_out(place: Path) -> None:
     counts = label_corpus(
         [place / "a.txt"],
         place / "out.jsonl",
-        lexicons=[f"Disease={place / 'disease.txt'}"],
+        lexicons=[("Disease", place / "disease.txt")],
         exclude=[place / "test.tsv"],
     ).counts
     assert (counts["excluded"], counts["written"]) == (1, 19)
@@ -101,7 +101,7 @@ def test_long_sentences_are_found_wherever_they_begin_and_end(sentence: str, is_
 
 
 def test_several_files_may_have_one_label(place: Path) -> None:
-    lexicons = [f"Disease={place / name}" for name in ("disease.txt", "more.txt")]
+    lexicons = [("Disease", place / name) for name in ("disease.txt", "more.txt")]
     counts = label_corpus([place / "a.txt"], place / "out.jsonl", lexicons=lexicons).counts
     assert counts["with a match"] == 20
 
@@ -129,7 +129,7 @@ def test_lexicons_are_needed(place: Path) -> None:
     with pytest.raises(BadSetting, match="No lexicon"):
         label_corpus([place / "a.txt"], place / "out.jsonl", lexicons=[])
     with pytest.raises(BadFile):
-        label_corpus([place / "a.txt"], place / "out.jsonl", lexicons=[f"Disease={place / 'none.txt'}"])
+        label_corpus([place / "a.txt"], place / "out.jsonl", lexicons=[("Disease", place / "none.txt")])
 
 
 def test_the_command_counts_what_it_did(place: Path) -> None:

@@ -27,7 +27,7 @@ from alembert.corpus.jobs import Progress
 from alembert.corpus.writers import write
 from alembert.errors import BadFile, BadSetting
 from alembert.text.dictionary_labels import UNKNOWN_RULES, DictionaryLabeller, DictionaryLabels
-from alembert.text.lexicon import parse_lexicon_option, read_lexicon
+from alembert.text.lexicon import read_lexicon
 from alembert.text.sentences import split_sentences
 
 _BATCH: Final = 32
@@ -68,24 +68,29 @@ class LabelResult:
     counts: Mapping[str, int]
     """Sentences that were read, excluded, repeated and written, entities by label, and unknown stretches."""
     notes: tuple[str, ...] = ()
+    """What could not be read."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return {"path": str(self.path), "counts": dict(self.counts), "notes": list(self.notes)}
 
 
 def label_corpus(
     inputs: Sequence[str | Path],
     out: Path,
     *,
-    lexicons: Sequence[str],
+    lexicons: Sequence[tuple[str, Path]],
     exclude: Sequence[Path] = (),
     settings: LabelSettings | None = None,
     tell: Callable[[Progress], None] = lambda _: None,
 ) -> LabelResult:
-    """Label the sentences of inputs with lexicons, each given as LABEL=FILE, and write them as JSON lines."""
+    """Label the sentences of inputs with lexicons, each given as label and file, and write them as JSON lines."""
     if not out.name.endswith(_ENDINGS):
         raise BadSetting(f"The output {out} has another ending than {', '.join(_ENDINGS)}. Name a file of JSON lines.")
     if not lexicons:
         raise BadSetting("No lexicon was given. Give at least one (--lexicon LABEL=FILE).")
     settings = settings or LabelSettings()
-    read = [read_lexicon(path, label) for label, path in map(parse_lexicon_option, lexicons)]
+    read = [read_lexicon(path, label) for label, path in lexicons]
     job = _LabelJob(
         DictionaryLabeller.from_lexicons(read, settings.unknown),
         ExcludedText.read(exclude),

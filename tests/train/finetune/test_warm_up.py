@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -107,17 +109,28 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(phase: str, place: Path
     assert weights(tmp_path / "whole") == weights(tmp_path / "parts")
 
 
+KILLED_RUN = """
+import signal, sys
+from pathlib import Path
+from test_warm_up import SETTINGS, RunContext, finetune, job, stop_in
+place, out, phase = sys.argv[1:]
+around = RunContext(on_progress=stop_in(phase, 2, signal.SIGKILL))
+finetune(job(Path(place), "silver.jsonl"), out, SETTINGS, around=around)
+"""
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("phase", ["warm-up", "fine-tuning"])
 def test_a_killed_run_ends_as_one_that_was_not(phase: str, place: Path, tmp_path: Path) -> None:
     finetune(job(place, "silver.jsonl"), tmp_path / "whole", SETTINGS)
-    child = os.fork()
-    if not child:
-        around = RunContext(on_progress=stop_in(phase, 2, signal.SIGKILL))
-        finetune(job(place, "silver.jsonl"), tmp_path / "parts", SETTINGS, around=around)
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
-    finetune(job(place, "silver.jsonl"), tmp_path / "parts", SETTINGS)
-    assert weights(tmp_path / "whole") == weights(tmp_path / "parts")
+    out = tmp_path / "parts"
+    command = [sys.executable, "-c", KILLED_RUN, str(place), str(out), phase]
+    done = subprocess.run(
+        command, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, check=False, timeout=600
+    )
+    assert done.returncode == -signal.SIGKILL
+    finetune(job(place, "silver.jsonl"), out, SETTINGS)
+    assert weights(tmp_path / "whole") == weights(out)
 
 
 @pytest.mark.parametrize("shared", [False, True])
