@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from alembert import hardware
 
 if TYPE_CHECKING:
-    from alembert.api.documents import read, write
+    from alembert.api.documents import label_corpus, read, write
     from alembert.api.exporting import ExportResult, export
     from alembert.api.inference import (
         AnnotationResult,
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from alembert.api.mixing import MixResult, mix
     from alembert.api.training import PretrainingResult, TrainingResult, distill, finetune, pretrain
     from alembert.corpus.document import Document, Entity, Relation
+    from alembert.corpus.label import LabelResult
     from alembert.errors import UserError
     from alembert.files.checkpoint import Checkpoint, open  # noqa: A004
     from alembert.infer.evaluate import Evaluation
@@ -88,6 +89,7 @@ _HOMES: Final = {
     "FilledMask": "alembert.infer.language_model",
     "GeneratedText": "alembert.infer.language_model",
     "GenerationPrediction": "alembert.infer.predictions",
+    "LabelResult": "alembert.corpus.label",
     "MixResult": "alembert.api.mixing",
     "PairPrediction": "alembert.infer.predictions",
     "Predictor": "alembert.infer.predictor",
@@ -108,6 +110,7 @@ _HOMES: Final = {
     "fill": "alembert.api.inference",
     "finetune": "alembert.api.training",
     "generate": "alembert.api.inference",
+    "label_corpus": "alembert.api.documents",
     "load": "alembert.api.inference",
     "mix": "alembert.api.mixing",
     "open": "alembert.files.checkpoint",
@@ -131,6 +134,7 @@ __all__ = [
     "FilledMask",
     "GeneratedText",
     "GenerationPrediction",
+    "LabelResult",
     "MixResult",
     "PairPrediction",
     "Predictor",
@@ -152,6 +156,7 @@ __all__ = [
     "fill",
     "finetune",
     "generate",
+    "label_corpus",
     "load",
     "mix",
     "open",

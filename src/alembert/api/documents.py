@@ -26,6 +26,7 @@ from alembert.settings import as_table, read_toml, rename_old_keys
 from alembert.terminal import ProgressBar, note, say_all
 
 if TYPE_CHECKING:
+    from alembert.corpus.label import LabelResult
     from alembert.infer.stream import InputStream
     from alembert.train.run import RunContext
 
@@ -289,6 +290,43 @@ def write(documents: Iterable[Document], path: StrPath, *, format: str | None = 
             f"{target}: {'; '.join(f'{reason}: {count:,}' for reason, count in losses.items())}", stacklevel=3
         )
     return target
+
+
+@check_arguments
+def label_corpus(
+    inputs: Paths,
+    *,
+    out: StrPath,
+    lexicons: Mapping[str, Paths],
+    exclude: Paths | None = None,
+    sentences: int | None = None,
+    seed: int | None = None,
+    settings: SettingsLike | None = None,
+    progress: bool = True,
+) -> LabelResult:
+    """Label sentences of plain text with dictionaries, for a tagger to warm up with (`alembert.finetune(..., warm_up=...)`).
+
+    `inputs` is a Corpus folder, or files with text; `out` a file of JSON lines. `lexicons` has the files of terms of each
+    label, such as `{"Disease": "diseases.tsv"}`. Sentences of the files in `exclude`, such as test files, are left out.
+    `sentences` draws at most so many, most of them with a match. Where the dictionaries are unsure, the file says so.
+    """
+    from alembert.corpus.label import LabelSettings
+    from alembert.corpus.label import label_corpus as run
+    from alembert.settings import apply_changes, drop_none
+
+    if not isinstance(lexicons, Mapping):
+        raise BadInput(f"`lexicons` is a {type(lexicons).__name__}; expected a dict of labels and files.")
+    chosen = apply_changes(LabelSettings(), settings_table(settings), "`settings`")
+    changes = drop_none(sentences=sentences, seed=seed)
+    with progress_bar(progress) as bar:
+        return run(
+            to_local_files(inputs, "inputs"),
+            to_path(out, "out"),
+            lexicons=[(label, path) for label, files in lexicons.items() for path in to_paths(files, "lexicons")],
+            exclude=to_local_files(exclude, "exclude"),
+            settings=apply_changes(chosen, changes, "The arguments"),
+            tell=bar.show,
+        )
 
 
 def _guess_format(path: Path) -> str:

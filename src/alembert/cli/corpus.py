@@ -45,7 +45,7 @@ from alembert.errors import BadFile
 from alembert.inspect.corpus_page import render_corpus_page
 from alembert.settings import apply_layers, read_layers, split_table
 from alembert.terminal import ProgressBar, note, print_json, say, stdout_console
-from alembert.text.lexicon import parse_lexicon_options
+from alembert.text.lexicon import parse_lexicon_option, parse_lexicon_options
 
 app = typer.Typer(help="Build a corpus from raw files, and look at it.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -173,7 +173,14 @@ def label(
     layers = read_layers(config, assignments, {"sentences": sentences, "seed": seed})
     settings = apply_layers(LabelSettings(), layers)
     with ProgressBar(sys.stderr) as bar:
-        result = label_corpus(files, out, lexicons=lexicon, exclude=exclude or (), settings=settings, tell=bar.show)
+        result = label_corpus(
+            files,
+            out,
+            lexicons=[*map(parse_lexicon_option, lexicon)],
+            exclude=exclude or (),
+            settings=settings,
+            tell=bar.show,
+        )
     for sentence in result.notes:
         note(sentence)
     if as_json:

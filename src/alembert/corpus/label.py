@@ -27,7 +27,7 @@ from alembert.corpus.jobs import Progress
 from alembert.corpus.writers import write
 from alembert.errors import BadFile, BadSetting
 from alembert.text.dictionary_labels import UNKNOWN_RULES, DictionaryLabeller, DictionaryLabels
-from alembert.text.lexicon import parse_lexicon_option, read_lexicon
+from alembert.text.lexicon import read_lexicon
 from alembert.text.sentences import split_sentences
 
 _BATCH: Final = 32
@@ -68,24 +68,29 @@ class LabelResult:
     counts: Mapping[str, int]
     """Sentences that were read, excluded, repeated and written, entities by label, and unknown stretches."""
     notes: tuple[str, ...] = ()
+    """What could not be read."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return {"path": str(self.path), "counts": dict(self.counts), "notes": list(self.notes)}
 
 
 def label_corpus(
     inputs: Sequence[str | Path],
     out: Path,
     *,
-    lexicons: Sequence[str],
+    lexicons: Sequence[tuple[str, Path]],
     exclude: Sequence[Path] = (),
     settings: LabelSettings | None = None,
     tell: Callable[[Progress], None] = lambda _: None,
 ) -> LabelResult:
-    """Label the sentences of inputs with lexicons, each given as LABEL=FILE, and write them as JSON lines."""
+    """Label the sentences of inputs with lexicons, each given as label and file, and write them as JSON lines."""
     if not out.name.endswith(_ENDINGS):
         raise BadSetting(f"The output {out} has another ending than {', '.join(_ENDINGS)}. Name a file of JSON lines.")
     if not lexicons:
         raise BadSetting("No lexicon was given. Give at least one (--lexicon LABEL=FILE).")
     settings = settings or LabelSettings()
-    read = [read_lexicon(path, label) for label, path in map(parse_lexicon_option, lexicons)]
+    read = [read_lexicon(path, label) for label, path in lexicons]
     job = _LabelJob(
         DictionaryLabeller.from_lexicons(read, settings.unknown),
         ExcludedText.read(exclude),
@@ -145,6 +150,28 @@ class _Candidate:
 
 
 @dataclass
+class _LowestRanks:
+    """The sentences of the lowest ranks so far."""
+
+    most: int
+    entries: list[tuple[int, _Candidate, DictionaryLabels]] = field(default_factory=list)
+    """A heap whose first entry has the highest rank."""
+
+    @property
+    def bound(self) -> float:
+        """The rank that a sentence must be below to be added."""
+        if len(self.entries) < self.most:
+            return math.inf
+        return -self.entries[0][0] if self.entries else 0
+
+    def add(self, candidate: _Candidate, labels: DictionaryLabels) -> None:
+        if candidate.rank < self.bound:
+            entry = (-candidate.rank, candidate, labels)
+            is_full = len(self.entries) == self.most
+            (heapq.heappushpop if is_full else heapq.heappush)(self.entries, entry)
+
+
+@dataclass
 class _LabelJob:
     """Sentences on their way from texts to documents."""
 
@@ -152,8 +179,10 @@ class _LabelJob:
     excluded: ExcludedText
     settings: LabelSettings
     types: tuple[str, ...]
-    counts: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=lambda: Counter({"read": 0, "excluded": 0, "written": 0}))
     _seen: set[int] = field(default_factory=set)
+    _bound: float = math.inf
+    """A rank above which no sentence is drawn any more, whether it has a match or not."""
 
     def run(self, texts: Iterable[str]) -> Iterator[Document]:
         labelled = self._label(texts)
@@ -166,12 +195,11 @@ class _LabelJob:
         while batch := list(islice(rest, _BATCH)):
             documents = [[_flatten(text[start:end]) for start, end in split_sentences(text)] for text in batch]
             chosen = [[self._candidate(sentence) for sentence in document] for document in documents]
-            wanted = [number for number, own in enumerate(chosen) if any(own)]
-            labels = self.labeller.label([documents[number] for number in wanted])
-            for number, of_document in zip(wanted, labels, strict=True):
-                for candidate, found in zip(chosen[number], of_document, strict=True):
-                    if candidate is not None:
-                        yield candidate, found
+            wanted = [[candidate is not None for candidate in own] for own in chosen]
+            for own, labels in zip(chosen, self.labeller.label(documents, wanted), strict=True):
+                yield from (
+                    (c, found) for c, found in zip(own, labels, strict=True) if c is not None and found is not None
+                )
 
     def _candidate(self, sentence: str) -> _Candidate | None:
         self.counts["read"] += 1
@@ -187,22 +215,18 @@ class _LabelJob:
         if self.excluded.has(letters):
             self.counts["excluded"] += 1
             return None
-        return _Candidate(sentence, key, _hash(f"{self.settings.seed}/{letters}"), len(self._seen))
+        rank = _hash(f"{self.settings.seed}/{letters}")
+        return _Candidate(sentence, key, rank, len(self._seen)) if rank < self._bound else None
 
     def _sample(self, labelled: Iterable[tuple[_Candidate, DictionaryLabels]], most: int) -> Iterator[Document]:
         """Draw the sentences of the lowest ranks, with and without a match apart, and return them in the order of the text."""
         matched = math.ceil(most * self.settings.match_share)
-        room = {True: matched, False: most - matched}
-        heaps: dict[bool, list[tuple[int, int, tuple[_Candidate, DictionaryLabels]]]] = {True: [], False: []}
-        for pair in labelled:
-            has_match = bool(pair[1].entities)
-            entry = (-pair[0].rank, pair[0].place, pair)
-            if len(heaps[has_match]) < room[has_match]:
-                heapq.heappush(heaps[has_match], entry)
-            elif room[has_match]:
-                heapq.heappushpop(heaps[has_match], entry)
-        drawn = sorted((entry for heap in heaps.values() for entry in heap), key=lambda entry: entry[1])
-        return (self._document(*pair) for _, _, pair in drawn)
+        heaps = {True: _LowestRanks(matched), False: _LowestRanks(most - matched)}
+        for candidate, labels in labelled:
+            heaps[bool(labels.entities)].add(candidate, labels)
+            self._bound = max(heap.bound for heap in heaps.values())
+        drawn = sorted((entry for heap in heaps.values() for entry in heap.entries), key=lambda entry: entry[1].place)
+        return (self._document(candidate, labels) for _, candidate, labels in drawn)
 
     def _document(self, candidate: _Candidate, labels: DictionaryLabels) -> Document:
         meta: dict[str, Any] = {"annotated_types": list(self.types)}

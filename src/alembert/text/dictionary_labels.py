@@ -53,10 +53,16 @@ _NO_ADJECTIVES: Final = frozenset(
     f"{FUNCTION_WORDS} several different recent present patient treatment total typical potential clinical relevant "
     "additional significant similar various important non-significant positive negative subsequent".split()
 )
-_HEADS: Final = frozenset(
-    ["abnormalities", "abnormality", "abuse", "acid", "acids", "anomalies", "anomaly", "attack", "attacks", "cancer", "cancers", "carcinoma", "chloride", "damage", "defect", "defects", "deficiencies", "deficiency", "deficient", "deficits", "deficit", "dependence", "disease", "diseases", "disorder", "disorders", "dysfunction", "failure", "hydrochloride", "hypoplasia", "impairment", "infection", "infections", "injuries", "injury", "lesion", "lesions", "malformation", "malformations", "overdose", "oxide", "poisoning", "retardation", "sodium", "sulfate", "symptom", "symptoms", "syndrome", "syndromes", "toxicities", "toxicity", "tumor", "tumors", "tumour", "tumours", "withdrawal"]
-)
+_HEAD_WORDS: Final = """
+abnormalities abnormality abuse acid acids anomalies anomaly attack attacks cancer cancers carcinoma chloride damage defect
+defects deficiencies deficiency deficient deficits deficit dependence disease diseases disorder disorders dysfunction failure
+hydrochloride hypoplasia impairment infection infections injuries injury lesion lesions malformation malformations overdose
+oxide poisoning retardation sodium sulfate symptom symptoms syndrome syndromes toxicities toxicity tumor tumors tumour
+tumours withdrawal
+"""
+_HEADS: Final = frozenset(_HEAD_WORDS.split())
 """Words that names end with."""
+_MODIFIERS: Final = frozenset(RESEARCH_WORDS.split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,21 +91,30 @@ class DictionaryLabeller:
         gazetteers = (Gazetteer.from_lexicons([Lexicon(label, rows)], stop=stop) for label, rows in terms.items())
         return cls(tuple(gazetteers), frozenset(rules))
 
-    def label(self, documents: Sequence[Sequence[str]]) -> list[list[DictionaryLabels]]:
-        """Label the sentences of documents, together, which is faster."""
+    def label(
+        self, documents: Sequence[Sequence[str]], wanted: Sequence[Sequence[bool]] | None = None
+    ) -> list[list[DictionaryLabels | None]]:
+        """Label the sentences of documents, together, which is faster; none for those that are not wanted."""
         sentences = [sentence for document in documents for sentence in document]
         by_label = [gazetteer.find_all(sentences) for gazetteer in self.gazetteers]
         matches = iter([[match[:3] for match in chain(*each)] for each in zip(*by_label, strict=True)])
-        return [self._label_document(document, [next(matches) for _ in document]) for document in documents]
+        wanted = wanted or [[True] * len(document) for document in documents]
+        return [
+            self._label_document(document, [next(matches) for _ in document], own)
+            for document, own in zip(documents, wanted, strict=True)
+        ]
 
     def _label_document(
-        self, sentences: Sequence[str], matches: Sequence[list[LabelledMatch]]
-    ) -> list[DictionaryLabels]:
+        self, sentences: Sequence[str], matches: Sequence[list[LabelledMatch]], wanted: Sequence[bool]
+    ) -> list[DictionaryLabels | None]:
         defined: dict[str, str] = {}
         for sentence, own in zip(sentences, matches, strict=True):
             for name, label in _find_definitions(sentence, own):
                 defined.setdefault(name, label)
-        return [self._label(*pair, defined) for pair in zip(sentences, matches, strict=True)]
+        return [
+            self._label(sentence, own, defined) if is_wanted else None
+            for sentence, own, is_wanted in zip(sentences, matches, wanted, strict=True)
+        ]
 
     def _label(self, sentence: str, matches: list[LabelledMatch], defined: dict[str, str]) -> DictionaryLabels:
         matches, unsure = resolve_overlaps([*matches, *_find_defined(sentence, defined)])
@@ -229,9 +244,6 @@ def _is_modifier(word: str) -> bool:
     if word in _NO_ADJECTIVES:
         return False
     return "-" in word or word in _MODIFIERS or (len(word) > 4 and bool(_ADJECTIVE.search(word)))
-
-
-_MODIFIERS: Final = frozenset(RESEARCH_WORDS.split())
 
 
 def _outside(spans: Iterable[Span], entities: Sequence[LabelledMatch]) -> Iterator[Span]:

@@ -214,6 +214,13 @@ def check_entity_types(examples: Sequence[TagExample], types: Sequence[str]) -> 
         )
 
 
+def collect_mentions(examples: Sequence[TagExample]) -> frozenset[str]:
+    """Collect the entities of examples in lower case."""
+    return frozenset(
+        example.text[start:end].lower() for example in examples for start, end, _ in example.entities or ()
+    )
+
+
 def check_gold(examples: Sequence[TagExample]) -> None:
     """Refuse to score by examples that leave open whether some of their words are entities."""
     silver = [example for example in examples if example.unknown]

@@ -122,16 +122,18 @@ def _open_border(allowed_1C: npt.NDArray[np.bool_], names: Sequence[str], others
             allowed_1C[0, names.index(other)] = True
 
 
+def compute_tag_weights(encoded: Sequence[EncodedExample], count: int) -> tuple[float, ...]:
+    """Weigh tags so that all together count the same; none if words may have several tags."""
+    labels = [row.labels for read in encoded for row in read.rows if row.labels is not None]
+    if any(each.ndim > 1 for each in labels):
+        return ()
+    counts = np.bincount(np.concatenate(labels), minlength=count).clip(min=1)
+    return tuple((counts.sum() / (count * counts)).tolist())
+
+
 def _piece_offsets(encoding: Encoding) -> PieceOffsets:
     offsets_N2 = np.asarray(encoding.offsets, np.int64).reshape(-1, 2)
     return PieceOffsets(offsets_N2[:, 0], offsets_N2[:, 1], np.asarray(encoding.word_ids, np.int64))
-
-
-def collect_mentions(examples: Sequence[TagExample]) -> frozenset[str]:
-    """Collect the entities of examples, in lower case."""
-    return frozenset(
-        example.text[start:end].lower() for example in examples for start, end, _ in example.entities or ()
-    )
 
 
 @dataclass(frozen=True, eq=False)

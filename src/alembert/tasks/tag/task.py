@@ -34,6 +34,7 @@ from alembert.tasks.tag.data import (
     TagSettings,
     check_entity_types,
     check_gold,
+    collect_mentions,
     compute_scores,
     pair_gold_and_predicted,
     read_file,
@@ -48,15 +49,9 @@ from alembert.tasks.tag.decode import (
     with_probabilities,
 )
 from alembert.tasks.tag.features import TagLexicons
-from alembert.tasks.tag.rows import TagRowBuilder, collect_mentions
+from alembert.tasks.tag.rows import TagRowBuilder, compute_tag_weights
 from alembert.tasks.tag.tags import OUTSIDE, TagScheme, from_tags, tag_names
-from alembert.tasks.tag.types import (
-    apply_declared_types,
-    check_declared_types,
-    check_warm_up_types,
-    infer_types,
-    narrow_types,
-)
+from alembert.tasks.tag.types import apply_declared_types, check_declared_types, infer_types, read_warm_up
 from alembert.tasks.task import LossUnit, SampleMetric, Task, TaskScores
 from alembert.text.surface import SurfaceFeatures
 from alembert.text.tokenizer import Tokenizer
@@ -119,9 +114,7 @@ class TagTask(Task[TagExample, TagPrediction]):
         return replace(reading, examples=tuple(bare))
 
     def read_warm_up(self, files: Sequence[Path], options: ReadOptions, min_score: float) -> ReadResult[TagExample]:
-        reading = apply_declared_types(collect(files, lambda path: read_file(path, options, min_score)), options.types)
-        check_warm_up_types(reading.examples, self.types)
-        return replace(reading, examples=tuple(narrow_types(reading.examples)))
+        return read_warm_up(files, options, min_score, self.types)
 
     def for_warm_up(self) -> TagTask:
         return replace(self, partial=True)
@@ -245,12 +238,7 @@ class TagTask(Task[TagExample, TagPrediction]):
     def with_class_weights(self, encoded: Sequence[EncodedExample]) -> TagTask:
         if self.settings.head != "softmax" or self._allows_several:
             return self
-        labels = [row.labels for read in encoded for row in read.rows if row.labels is not None]
-        if any(each.ndim > 1 for each in labels):
-            return self
-        tags = np.concatenate(labels)
-        counts = np.bincount(tags, minlength=len(self.labels)).clip(min=1)
-        return replace(self, weights=tuple((counts.sum() / (len(counts) * counts)).tolist()))
+        return replace(self, weights=compute_tag_weights(encoded, len(self.labels)))
 
     def loss(self, head: nn.Module, outputs: Tensor, target: TaskBatch, settings: LossSettings) -> Tensor:
         from alembert.tasks.tag import losses

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Final
 
 from alembert.corpus.jobs import make_source_names
-from alembert.corpus.readers.contract import Remark
+from alembert.corpus.readers.contract import ReadOptions, Remark
 from alembert.errors import BadFile, BadSetting
-from alembert.tasks.example import ReadResult
-from alembert.tasks.tag.data import TagExample
+from alembert.tasks.example import ReadResult, collect
+from alembert.tasks.tag.data import TagExample, read_file
 
 MIN_DOCUMENTS: Final = 100
 """Documents that each training source must have before types are told from any."""
@@ -129,7 +129,16 @@ def _remarks(examples: Sequence[TagExample], types: Mapping[str, frozenset[str] 
 # -- files that a tagger is warmed up with
 
 
-def check_warm_up_types(examples: Sequence[TagExample], known: Sequence[str]) -> None:
+def read_warm_up(
+    files: Sequence[Path], options: ReadOptions, min_score: float, known: Sequence[str]
+) -> ReadResult[TagExample]:
+    """Read files with silver labels of types that the task knows; those below `min_score` are unknown."""
+    reading = apply_declared_types(collect(files, lambda path: read_file(path, options, min_score)), options.types)
+    _check_warm_up_types(reading.examples, known)
+    return replace(reading, examples=tuple(_narrow_types(reading.examples)))
+
+
+def _check_warm_up_types(examples: Sequence[TagExample], known: Sequence[str]) -> None:
     """Refuse entities of types that the training files do not have."""
     for example in examples:
         if strange := sorted({*example.labels} - {*known}):
@@ -140,7 +149,7 @@ def check_warm_up_types(examples: Sequence[TagExample], known: Sequence[str]) ->
             )
 
 
-def narrow_types(examples: Sequence[TagExample]) -> Iterator[TagExample]:
+def _narrow_types(examples: Sequence[TagExample]) -> Iterator[TagExample]:
     """Take the types that a file has for those that it annotates, unless its documents say which they are."""
     types_of: dict[str, set[str]] = {}
     for example in examples:
