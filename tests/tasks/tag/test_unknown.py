@@ -180,7 +180,7 @@ def test_types_that_a_silver_file_never_has_are_unknown_in_it(tmp_path: Path) ->
     path.write_text(json.dumps({"id": "1", "text": "a b", "entities": [entity]}) + "\n")
     learner = TagTask(("drug", "gene"), TagSettings())
     reading = learner.read_warm_up([path], ReadOptions(), 0.5)
-    assert allowed_names(learner.for_warm_up(reading.examples), reading.examples[0])[1] == "O B-gene I-gene"
+    assert allowed_names(learner.for_warm_up(), reading.examples[0])[1] == "O B-gene I-gene"
 
 
 def test_nobody_is_scored_by_files_with_unknown_stretches() -> None:
