@@ -26,6 +26,8 @@ from typing import Any, Final, TypeVar
 from alembert.errors import BadFile, BadSetting
 
 T = TypeVar("T")
+SETTINGS_HELP: Final = "help"
+"""What --set takes in place of KEY=VALUE, to have all settings printed."""
 _NONE: Final = "none"
 """How a file says that something is off, for which TOML has no word."""
 Layers = Mapping[str, Mapping[str, Any]]
@@ -120,6 +122,8 @@ def parse_assignments(words: Sequence[str]) -> dict[str, Any]:
     """
     texts: dict[str, tuple[str, ...]] = {}
     for word in words:
+        if word == SETTINGS_HELP:
+            continue
         key, sign, value = word.partition("=")
         if not sign or not all(key.split(".")):
             raise BadSetting(f"--set is {word!r}; expected KEY=VALUE, such as --set optimiser.learning_rate=1e-4.")

@@ -187,7 +187,7 @@ def test_rows_of_a_file_that_cannot_be_used_are_named(
         (["--file", "nowhere.csv"], "The input nowhere.csv"),
         (["some text", "--file", "nowhere.csv"], "either texts or --file"),
         (["--fill-mask", "a [MASK]", "--file", "nowhere.csv"], "--file belongs to"),
-        (["some text", "--delimiter", ";"], "--delimiter belongs to --file"),
+        (["some text", "--set", "read.delimiter=;"], "--set belongs to --file"),
     ],
 )
 def test_a_file_goes_with_nothing_else(

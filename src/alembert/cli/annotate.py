@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,15 +14,15 @@ import typer
 from alembert.cli.command import SET_ASIDE
 from alembert.cli.options import (
     MODEL_HELP,
-    OUTPUT_PANEL,
-    Assignments,
     ConfigFile,
-    Device,
+    CountsAsJson,
+    DeviceRunOptions,
     MinPrecision,
     MinScore,
     Overwrite,
     RayRunOptions,
     RunOn,
+    assignments_option,
     find_model,
     resolve_cluster,
     withheld_note,
@@ -41,6 +41,11 @@ from alembert.tasks.files import has_task
 from alembert.terminal import ProgressBar, note, note_set_aside, print_json, say
 from alembert.text.lexicon import parse_lexicon_options
 from alembert.workers.ray import RayCluster
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnnotateRunOptions(RayRunOptions, DeviceRunOptions):
+    """Options of `annotate` that say where it computes."""
 
 
 def annotate(
@@ -76,33 +81,26 @@ def annotate(
         typer.Option(metavar="LABEL=FILE", help="Terms to find where the models find no entity; may be repeated."),
     ] = None,
     on: RunOn = "local",
-    workers: Annotated[
-        int | None,
-        typer.Option(min=1, max=65536, help="Workers on Ray; by default as many as there are CPUs for."),
-    ] = None,
     overwrite: Overwrite = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the counts as one JSON object.", rich_help_panel=OUTPUT_PANEL)
-    ] = False,
+    as_json: CountsAsJson = False,
     config: ConfigFile = None,
-    assignments: Assignments = None,
-    device: Device = "auto",
+    assignments: Annotated[list[str] | None, assignments_option(AnnotateSettings(), run=AnnotateRunOptions())] = None,
 ) -> None:
     """Annotate documents with fine-tuned models. To resume a stopped run, repeat the command."""
     layers = read_layers(config, assignments, {"format": format})
-    ray, layers = split_table(RayRunOptions(), "run", layers)
+    run, layers = split_table(AnnotateRunOptions(), "run", layers)
     settings = apply_layers(AnnotateSettings(), layers)
     models, files = _split_models(model, inputs)
 
-    cluster = resolve_cluster(on, workers, ray)
-    if workers and not cluster:
-        raise BadSetting("`--workers` is for a cluster, here the model has all cores: add --on ray, or leave it out.")
+    cluster = resolve_cluster(on, run)
+    if run.workers and not cluster:
+        raise BadSetting("run.workers is for a cluster, here the model has all cores: add --on ray, or leave it out.")
     check_inputs(files)
     lexicons = {label: path.absolute() for label, path in parse_lexicon_options(lexicon or []).items()}
     options = {
         "task": task,
         "keep": keep,
-        "device": choose_device(models, device),
+        "device": choose_device(models, run.device),
         "min_score": min_score,
         "min_precision": min_precision,
         "lexicons": lexicons,

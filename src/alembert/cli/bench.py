@@ -13,13 +13,14 @@ from alembert.cli.options import (
     MODEL_HELP,
     Device,
     find_model,
+    note_items,
 )
 from alembert.corpus.fetch import fetch_to_temporary_folder
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.infer import bench as verb
 from alembert.infer.bench import PERCENTILES, Benchmark, ModelTiming
 from alembert.inspect.tables import Cell, Table
-from alembert.terminal import ProgressBar, escape_controls, note, print_json
+from alembert.terminal import ProgressBar, escape_controls, print_json
 
 
 def bench(
@@ -52,10 +53,7 @@ def bench(
         print_json(found.to_table())
     else:
         _print(found)
-    for remark in found.remarks:
-        note(remark.describe())
-    for item in found.set_aside:
-        note(item.describe())
+    note_items(found.remarks, found.set_aside)
     if found.set_aside:
         raise typer.Exit(SET_ASIDE)
 

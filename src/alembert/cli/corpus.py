@@ -19,12 +19,12 @@ from rich.text import Text
 from alembert.artifact import Manifest, atomic_write
 from alembert.cli.command import SET_ASIDE, VerbCommand
 from alembert.cli.options import (
-    OUTPUT_PANEL,
-    Assignments,
     ConfigFile,
+    CountsAsJson,
     Overwrite,
     RayRunOptions,
     RunOn,
+    assignments_option,
     resolve_cluster,
 )
 from alembert.corpus import build as verb
@@ -71,28 +71,25 @@ def build(
     language: Annotated[
         str | None, typer.Option(metavar="CODES", help="Keep only these languages, such as en,zh.")
     ] = None,
-    workers: Annotated[int | None, typer.Option(min=1, max=1024, help="Processes; by default as many as CPUs.")] = None,
     on: RunOn = "local",
     overwrite: Overwrite = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the counts as one JSON object.", rich_help_panel=OUTPUT_PANEL)
-    ] = False,
+    as_json: CountsAsJson = False,
     config: ConfigFile = None,
-    assignments: Assignments = None,
+    assignments: Annotated[list[str] | None, assignments_option(BuildSettings(), run=RayRunOptions())] = None,
 ) -> None:
     """Read, clean and annotate files. To resume a stopped run, repeat the command."""
     codes = [code.strip() for code in (language or "").split(",") if code.strip()]
     layers = read_layers(config, assignments, {"clean": {"languages": codes or None}})
     options, layers = split_table(RayRunOptions(), "run", layers)
     settings = apply_layers(BuildSettings(), layers)
-    cluster = resolve_cluster(on, workers, options)
+    cluster = resolve_cluster(on, options)
     with ProgressBar(sys.stderr) as bar:
         result = verb.build(
             files,
             out,
             lexicon_files=LexiconFiles(lexicons=parse_lexicon_options(lexicon or []), stop=stop_terms, keep=keep_terms),
             settings=settings,
-            workers=workers,
+            workers=options.workers,
             executor_factory=partial(ray_executor, cluster) if cluster else None,
             overwrite=overwrite,
             tell=bar.show,

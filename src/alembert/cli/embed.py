@@ -17,11 +17,12 @@ import typer
 from alembert.cli.command import SET_ASIDE, VerbCommand
 from alembert.cli.finetune import finetune
 from alembert.cli.options import (
-    OUTPUT_PANEL,
-    Assignments,
     ConfigFile,
+    CountsAsJson,
     Device,
+    DeviceRunOptions,
     Overwrite,
+    assignments_option,
     find_model,
     for_each_line,
 )
@@ -34,7 +35,7 @@ from alembert.infer.engines import choose_device
 from alembert.infer.index import VectorIndex
 from alembert.infer.search import QUERY_BATCH, Hit, SimilarityMeasure, find_nearest
 from alembert.infer.stream_job import StreamRun
-from alembert.settings import apply_layers, read_layers
+from alembert.settings import apply_layers, read_layers, split_table
 from alembert.terminal import ProgressBar, escape_controls, note, print_json, say
 
 app = typer.Typer(
@@ -87,21 +88,19 @@ def encode(
     dtype: Annotated[str | None, typer.Option(help="Numbers on the disk: float32, float16 or int8; float32.")] = None,
     int8: Annotated[bool, typer.Option("--int8", help="Also write an int8 copy for `embed search --int8`.")] = False,
     overwrite: Overwrite = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the counts as one JSON object.", rich_help_panel=OUTPUT_PANEL)
-    ] = False,
+    as_json: CountsAsJson = False,
     config: ConfigFile = None,
-    assignments: Assignments = None,
-    device: Device = "auto",
+    assignments: Annotated[list[str] | None, assignments_option(EncodeSettings(), run=DeviceRunOptions())] = None,
 ) -> None:
     """Embed each document or sentence. To resume a stopped run, repeat the command."""
     flags = {"unit": unit, "dtype": dtype, "int8_copy": int8 or None}
-    settings = apply_layers(EncodeSettings(), read_layers(config, assignments, flags))
+    run, layers = split_table(DeviceRunOptions(), "run", read_layers(config, assignments, flags))
+    settings = apply_layers(EncodeSettings(), layers)
     mode = _mode(pooling)
 
     check_inputs(files)
     folder = find_model(model)
-    embedder = Embedder.open(folder, mode=mode, length=max_length, device=choose_device([folder], device))
+    embedder = Embedder.open(folder, mode=mode, length=max_length, device=choose_device([folder], run.device))
     with ProgressBar(sys.stderr) as bar:
         result = verb.encode(embedder, files, out, settings, overwrite=overwrite, tell=bar.show)
     _print_outcome(out, result, as_json=as_json)

@@ -19,9 +19,13 @@ from alembert.cli.options import (
     MODEL_HELP,
     MinPrecision,
     MinScore,
+    ReadTable,
+    assignments_option,
     find_file_path,
     find_model,
     for_each_text,
+    note_items,
+    read_options,
     withheld_note,
 )
 from alembert.corpus.fetch import fetch_to_temporary_folder
@@ -31,6 +35,7 @@ from alembert.infer.engines import open_torch_engine
 from alembert.infer.language_model import next_sentence_probability
 from alembert.infer.task_model import TaskExamples, TaskModel
 from alembert.infer.triples import TripleFilter, TripleModel
+from alembert.settings import read_layers
 from alembert.terminal import escape_controls, note, print_json
 
 FILL, GENERATE = "`alembert fill`", "`alembert generate`"
@@ -77,11 +82,8 @@ def predict(
             "text a line.",
         ),
     ] = None,
-    text: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMN", help="File: column of the text; two make pairs.")
-    ] = None,
-    delimiter: Annotated[str | None, typer.Option(metavar="SIGN", help="File: separator of columns.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per text.")] = False,
+    assignments: Annotated[list[str] | None, assignments_option(ReadTable())] = None,
     # What follows is now `alembert fill` and `alembert generate`, and goes with the next version.
     fill_mask: Annotated[str | None, typer.Option(hidden=True)] = None,
     generate: Annotated[str | None, typer.Option(hidden=True)] = None,
@@ -110,7 +112,7 @@ def predict(
     }
     thresholds = {"min_score": min_score, "min_precision": min_precision}
     for_triples = {"pair": pair, "min_triple_score": min_triple_score}
-    for_file = {"text": text, "delimiter": delimiter}
+    for_file = {"set": assignments or None}
     fine_tuned = {"task": task, "file": file, "lexicon": lexicon, **thresholds, **for_triples, **for_file}
     if fill_mask is None:
         _refuse({"top": top}, FILL)
@@ -126,7 +128,9 @@ def predict(
         _predict_next(model, texts or [], as_json)
     elif file:
         _refuse(for_triples, "triples")
-        _predict_file(_open(model, task, thresholds, lexicon), file, for_file, as_json)
+        options = read_options(read_layers(None, assignments, {}))
+        (path,) = fetch_to_temporary_folder([file])
+        predict_file(_open(model, task, thresholds, lexicon), path, options, as_json)
     else:
         _refuse(for_file, "--file")
         _predict_texts(model, texts or [], task, thresholds, for_triples, lexicon, as_json)
@@ -145,12 +149,6 @@ def _refuse_files(texts: Sequence[str], file: str | None) -> None:
             f"{path} is a file, and texts were expected. To predict what is in it use --file {path}, or `alembert annotate` "
             "for documents; to predict these very words, give them on stdin."
         )
-
-
-def _predict_file(model: TaskModel, file: str, for_file: dict[str, Any], as_json: bool) -> None:
-    options = ReadOptions(text=tuple(for_file["text"] or ()), delimiter=for_file["delimiter"])
-    (path,) = fetch_to_temporary_folder([file])
-    predict_file(model, path, options, as_json)
 
 
 def _predict_texts(
@@ -248,10 +246,7 @@ def predict_texts(model: TaskModel, texts: Sequence[str], as_json: bool) -> None
 def predict_file(model: TaskModel, file: Path, options: ReadOptions, as_json: bool) -> None:
     """Predict the texts of a file, and name what of it cannot be used."""
     reading = model.read_texts(file, options)
-    for remark in reading.remarks:
-        note(remark.describe())
-    for item in reading.set_aside:
-        note(item.describe())
+    note_items(reading.remarks, reading.set_aside)
     if not reading.examples:
         raise BadInput(f"{file} has no text to predict. Check the file, and what was set aside.")
     _print(model, reading.examples, as_json)

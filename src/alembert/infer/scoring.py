@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 SPLIT_NAMES: Final = ("train", "dev", "test")
-"""Parts of a file that `finetune --data` makes, in the order of the shares."""
+"""Parts of a file that `finetune` makes with run.split, in the order of the shares."""
 
 
 def read_gold(

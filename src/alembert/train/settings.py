@@ -1,6 +1,6 @@
 """What `pretrain` can be told: one frozen dataclass with a table for each part of a run.
 
-The same in Python, in a TOML file (`alembert pretrain --show-config` writes one) and in the manifest of the result.
+The same in Python, in a TOML file (`alembert pretrain --set help` prints one) and in the manifest of the result.
 Which files a run reads is not a setting: inputs are known by their content.
 
 What an optimiser can be told; apart from it, so that settings are checked before torch is loaded.

@@ -168,7 +168,7 @@ def test_two_processes_reach_the_same_weights(place: Path, tmp_path: Path) -> No
     config.write_text("epochs = 1\n[batch]\ntokens = 512\nmicro_tokens = 128\n[masked_lm]\nweight = 0.1\n")
     data = place / "train.jsonl"
     tasks = ["--task", f"ner:tag={data}", "--task", f"topic:classify={data}", "--config", str(config)]
-    command = ["finetune", *tasks, "--model", str(place / "model"), "--device", "cpu"]
+    command = ["finetune", *tasks, "--model", str(place / "model"), "--set", "run.device=cpu"]
     torchrun = ["-m", "torch.distributed.run", "--nproc-per-node", "2"]
     for name, way in (("one", []), ("two", torchrun)):
         call = [sys.executable, *way, "-m", "alembert", *command, "--out", str(tmp_path / name)]

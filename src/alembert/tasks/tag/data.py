@@ -235,7 +235,7 @@ def _notes(examples: Sequence[TagExample], scores: spans.SpanScores) -> Iterator
         yield (
             f"The tagger finds no entity at all, and {scores.strict.support:,} are annotated: it calls every word outside, as "
             "after too short a training. Train longer or at a higher rate (--epochs, --learning-rate), and look at the training "
-            "files with `alembert finetune --check`."
+            "files with `alembert finetune` without --out."
         )
     narrowed = [example.types for example in examples if example.types is not None]
     if narrowed:

@@ -126,7 +126,7 @@ class TagTask(Task[TagExample, TagPrediction]):
         if not counts:
             raise BadFile(
                 f"None of the {len(examples):,} training examples has an entity, so there is nothing to learn. "
-                "Check that the file is annotated, and that its format was recognised (alembert finetune --check)."
+                "Check that the file is annotated, and that its format was recognised (`alembert finetune` without --out)."
             )
         types = tuple(sorted(counts))
         partial = any(example.types is not None and example.types < counts.keys() for example in examples)

@@ -107,11 +107,17 @@ class StageSettings(EpochSettings):
     """One stage of distillation for a task."""
 
     skip: bool = False
-    """Skip this stage."""
+    """Skip this stage; epochs = 0 does the same."""
     losses: StageLossWeights = field(default_factory=lambda: StageLossWeights(prediction=1.0))
     """Weights of the losses."""
     imitation: DistillLossSettings = field(default_factory=DistillLossSettings)
     """How the teacher's predictions are distilled."""
+
+    def __post_init__(self) -> None:
+        if self.epochs == 0:
+            object.__setattr__(self, "skip", True)
+            object.__setattr__(self, "epochs", type(self).epochs)
+        super().__post_init__()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -48,9 +48,9 @@ class DataFiles:
 
     def __post_init__(self) -> None:
         if bool(self.train) == bool(self.unsplit):
-            raise BadSetting("Give either training files (--train), or files to be divided (--data), not both.")
+            raise BadSetting("Give either training files, or files to be split, not both.")
         if self.unsplit and self.dev:
-            raise BadSetting("--data is divided into training and development parts; leave --dev out.")
+            raise BadSetting("The training files are split, which makes development data: leave --dev out.")
         self.parts  # noqa: B018 (refuses what is not there)
 
     @cached_property

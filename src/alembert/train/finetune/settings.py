@@ -10,7 +10,7 @@ loaded.
 All settings of a fine-tuning run: put together from layers, and written as one file.
 
 A layer is a table of plain values, as a TOML file or the arguments of a call give it; later layers win. The file is what
-`finetune --show-config` prints, a run keeps, and `--config` takes.
+`finetune --set help` prints, a run keeps, and `--config` takes.
 """
 
 from __future__ import annotations
