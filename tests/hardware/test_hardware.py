@@ -21,6 +21,7 @@ from alembert.hardware import child as trial_program
 from alembert.hardware.cpu import Cpu, read_cpu
 from alembert.hardware.environment import (
     ISA_VARIABLE,
+    KERNEL_CACHE_VARIABLE,
     OWN_VARIABLES,
     WITHOUT_AMX,
     list_variables,
@@ -48,6 +49,7 @@ def _own_environment(tmp_path: Path) -> Iterator[None]:
     ours = {
         ISA_VARIABLE,
         OWN_VARIABLES,
+        KERNEL_CACHE_VARIABLE,
         "GOMP_SPINCOUNT",
         "OMP_WAIT_POLICY",
         "OMP_NUM_THREADS",
@@ -355,7 +357,7 @@ def test_no_limit_without_amx() -> None:
 
 
 def test_the_users_variables_win(xeon: Cpu) -> None:
-    own = {ISA_VARIABLE: "AVX2", "GOMP_SPINCOUNT": "7", "HF_HUB_DISABLE_TELEMETRY": "0"}
+    own = {ISA_VARIABLE: "AVX2", "GOMP_SPINCOUNT": "7", KERNEL_CACHE_VARIABLE: "9", "HF_HUB_DISABLE_TELEMETRY": "0"}
     os.environ.update(own)
     hardware.prepare_environment()
     assert {name: os.environ[name] for name in own} == own

@@ -20,6 +20,10 @@ OWN_VARIABLES = "ALEMBERT_ENVIRONMENT"
 # Measured (docs/lab/doctor.md): the default of 300,000 loses most of its speed beside one other busy process, 0 loses
 # a tenth on a quiet machine.
 SPIN_COUNT = "1000"
+# Batches without padding differ in shape, and oneDNN compiles a kernel for each shape; with room for its default of 1,024
+# a bfloat16 fine-tuning spent a third of its time on compiling the same kernels again (docs/lab/doctor.md).
+KERNEL_CACHE_VARIABLE = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
+KERNEL_CACHE_SIZE = "16384"
 USER_VARIABLES = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY")
 
 
@@ -53,6 +57,7 @@ def list_variables(cpu: Cpu | None = None) -> list[EnvironmentVariable]:
     return [
         _variable(ISA_VARIABLE, limit, why),
         _get_wait_policy(),
+        _variable(KERNEL_CACHE_VARIABLE, KERNEL_CACHE_SIZE, "Kernels for batches of many shapes are compiled once."),
         _variable("HF_HUB_DISABLE_TELEMETRY", "1", "No dependency reports what is done here."),
         *(_variable(name, None, "") for name in USER_VARIABLES if get_user_value(name) is not None),
     ]
