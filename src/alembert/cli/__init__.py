@@ -26,8 +26,8 @@ from alembert.terminal import note, say, say_all
 
 COMMANDS: Final = {
     "demo": "Run every step on an embedded sample.",
-    "doctor": "Show what this machine can do, what was chosen and why.",
-    "corpus": "Build a corpus from raw files, and look at it.",
+    "doctor": "Show what this machine can do, which settings are chosen, and why.",
+    "corpus": "Build a corpus from raw files, and show what is in it.",
     "vocab": "Learn, extend, prune and evaluate vocabularies.",
     "pretrain": "Pre-train a model from scratch, or adapt one to your text.",
     "finetune": "Fine-tune a model for one task or several.",

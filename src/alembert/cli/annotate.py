@@ -13,7 +13,9 @@ import typer
 
 from alembert.cli.command import SET_ASIDE
 from alembert.cli.options import (
+    DATA_PANEL,
     MODEL_HELP,
+    OUTPUT_PANEL,
     ConfigFile,
     CountsAsJson,
     DeviceRunOptions,
@@ -58,27 +60,44 @@ def annotate(
             "of models that come first annotate in the same pass.",
         ),
     ],
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the annotated documents go.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            metavar="FOLDER", help="Folder to write the annotated documents to.", rich_help_panel=OUTPUT_PANEL
+        ),
+    ],
     *,
     format: Annotated[  # noqa: A002
         str | None,
         typer.Option(
             metavar="NAME",
             help="jsonl (if not given), bioc, bioc-json, pubtator, brat, parquet, conll or label-studio.",
+            rich_help_panel=OUTPUT_PANEL,
         ),
     ] = None,
     task: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="One task of a model that has several; all of them if not given."),
+        typer.Option(
+            metavar="NAME",
+            help="One task of a model that has several; all of them if not given.",
+            rich_help_panel=DATA_PANEL,
+        ),
     ] = None,
     min_score: MinScore = None,
     min_precision: MinPrecision = None,
     keep: Annotated[
-        bool, typer.Option("--keep", help="Keep the annotations of the input beside those of the models.")
+        bool,
+        typer.Option(
+            "--keep", help="Keep the annotations of the input beside those of the models.", rich_help_panel=OUTPUT_PANEL
+        ),
     ] = False,
     lexicon: Annotated[
         list[str] | None,
-        typer.Option(metavar="LABEL=FILE", help="Terms to find where the models find no entity; may be repeated."),
+        typer.Option(
+            metavar="LABEL=FILE",
+            help="Lexicon whose terms are annotated where the models find no entity; may be repeated.",
+            rich_help_panel=DATA_PANEL,
+        ),
     ] = None,
     on: RunOn = "local",
     overwrite: Overwrite = False,

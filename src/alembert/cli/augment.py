@@ -59,7 +59,7 @@ def augment(
         str,
         typer.Argument(
             metavar="MODEL",
-            help="A checkpoint folder, fine-tuned or not, or hub:organisation/name; it proposes words.",
+            help="Model that proposes words: a checkpoint folder, fine-tuned or not, or hub:organisation/name.",
         ),
     ],
     train: Annotated[
@@ -69,7 +69,7 @@ def augment(
     out: Annotated[
         Path,
         typer.Option(
-            metavar="FILE", help="File to write the examples to: augmented.jsonl.", rich_help_panel=OUTPUT_PANEL
+            metavar="FILE", help="File to write the examples to, such as augmented.jsonl.", rich_help_panel=OUTPUT_PANEL
         ),
     ],
     *,
@@ -85,17 +85,18 @@ def augment(
         list[str] | None,
         typer.Option(
             metavar="TYPE=FILE",
-            help="Names of entities of a type, for --entities; may be repeated.",
+            help="Lexicon of entity names of a type, for --entities; may be repeated.",
             rich_help_panel=DATA_PANEL,
         ),
     ] = None,
     copies: Annotated[
-        int | None, typer.Option(min=1, help="Copies of each example; 10.", rich_help_panel="Augmentation")
+        int | None, typer.Option(min=1, help="Copies of each example (default: 10).", rich_help_panel="Augmentation")
     ] = None,
     entities: Annotated[
         float | None,
         typer.Option(
-            help="Probability that an entity is replaced by another of its type; 0.", rich_help_panel="Augmentation"
+            help="Probability that an entity is replaced by another of its type (default: 0).",
+            rich_help_panel="Augmentation",
         ),
     ] = None,
     overwrite: Overwrite = False,
@@ -105,7 +106,7 @@ def augment(
         list[str] | None, assignments_option(AugmentSettings(), read=ReadOptions(), run=AugmentRunOptions())
     ] = None,
 ) -> None:
-    """Augment labelled examples as TinyBERT does: replace words by others that fit, and keep the labels.
+    """Augment labelled examples as TinyBERT does: replace words by others that fit the context, and keep the labels.
 
     alembert augment work/ner --train train.tsv --copies 10 --out augmented.jsonl
     """

@@ -132,6 +132,10 @@ OLD_FLAGS: Final[Mapping[str, Mapping[str, str]]] = {
 """By command: a flag of the last version -> what does the same now, with {} for its value. Accepted for one version."""
 
 
+_PANEL_ORDER: Final = {"Arguments": 0, "Model and data": 1, "Output": 4, "Settings": 5, "Options": 6}
+"""Where a group stands in `--help`; all others stand in the middle."""
+
+
 class VerbCommand(TyperCommand):
     """A command whose help groups its options, and which knows its flags of the last version."""
 
@@ -140,15 +144,15 @@ class VerbCommand(TyperCommand):
         return super().parse_args(ctx, list(translate_flags(args, OLD_FLAGS.get(self.name or "", {}))))
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write a section for each group of options, in the order in which the groups begin."""
+        """Write a section for each group of options: data first, output and settings last."""
         panels: dict[str, list[Any]] = {}
         for parameter in self.get_params(ctx):
             if record := parameter.get_help_record(ctx):
                 usual = "Arguments" if parameter.param_type_name == "argument" else "Options"
                 panels.setdefault(getattr(parameter, "rich_help_panel", None) or usual, []).append(record)
-        for name, records in panels.items():
+        for name in sorted(panels, key=lambda name: _PANEL_ORDER.get(name, 3)):
             with formatter.section(name):
-                formatter.write_dl(records)
+                formatter.write_dl(panels[name])
         hidden = {parameter.name for parameter in self.get_params(ctx) if getattr(parameter, "hidden", False)}
         if "as_json" in hidden:
             formatter.write_paragraph()

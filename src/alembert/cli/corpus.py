@@ -19,6 +19,7 @@ from rich.text import Text
 from alembert.artifact import Manifest, atomic_write
 from alembert.cli.command import SET_ASIDE, VerbCommand
 from alembert.cli.options import (
+    OUTPUT_PANEL,
     ConfigFile,
     CountsAsJson,
     Overwrite,
@@ -46,30 +47,44 @@ from alembert.settings import apply_layers, read_layers, split_table
 from alembert.terminal import ProgressBar, note, print_json, say, stdout_console
 from alembert.text.lexicon import parse_lexicon_options
 
-app = typer.Typer(help="Build a corpus from raw files, and look at it.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="Build a corpus from raw files, and show what is in it.", no_args_is_help=True, rich_markup_mode=None
+)
 
 
 @app.command("build", cls=VerbCommand)
 def build(
     files: Annotated[
         list[str],
-        typer.Argument(metavar="FILE", help="Files of any known format, folders of them, or s3:// addresses."),
+        typer.Argument(metavar="FILE", help="Files of any known format, folders, or s3:// addresses."),
     ],
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the corpus goes.")],
+    out: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="Folder to write the corpus to.", rich_help_panel=OUTPUT_PANEL)
+    ],
     *,
     lexicon: Annotated[
         list[str] | None,
-        typer.Option(metavar="LABEL=FILE", help="Terms to find as entities of this label; may be repeated."),
+        typer.Option(
+            metavar="LABEL=FILE",
+            help="Lexicon whose terms are annotated as entities of this label; may be repeated.",
+            rich_help_panel="Data",
+        ),
     ] = None,
     stop_terms: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Terms that are not entities, one a line.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Terms that are no entities, one per line.", rich_help_panel="Data"),
     ] = None,
     keep_terms: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Terms that are entities although a stop list has them."),
+        typer.Option(
+            metavar="FILE",
+            help="Terms that are entities although they are in a stop list, one per line.",
+            rich_help_panel="Data",
+        ),
     ] = None,
     language: Annotated[
-        str | None, typer.Option(metavar="CODES", help="Keep only these languages, such as en,zh.")
+        str | None,
+        typer.Option(metavar="CODES", help="Keep only these languages, such as en,zh.", rich_help_panel="Data"),
     ] = None,
     on: RunOn = "local",
     overwrite: Overwrite = False,
@@ -77,7 +92,7 @@ def build(
     config: ConfigFile = None,
     assignments: Annotated[list[str] | None, assignments_option(BuildSettings(), run=RayRunOptions())] = None,
 ) -> None:
-    """Read, clean and annotate files. To resume a stopped run, repeat the command."""
+    """Read and clean files, split sentences and annotate terms. To resume a stopped run, repeat the command."""
     codes = [code.strip() for code in (language or "").split(",") if code.strip()]
     layers = read_layers(config, assignments, {"clean": {"languages": codes or None}})
     options, layers = split_table(RayRunOptions(), "run", layers)
@@ -142,12 +157,12 @@ def _print_outcome(out: Path, manifest: Manifest, *, as_json: bool) -> None:
 @app.command("show", cls=VerbCommand)
 def show(
     corpus: Annotated[Path, typer.Argument(metavar="CORPUS", help="A corpus folder.")],
-    sample: Annotated[int, typer.Option(min=0, max=1000, help="Print so many random documents too.")] = 0,
-    seed: Annotated[int, typer.Option(help="Which random documents.")] = 0,
+    sample: Annotated[int, typer.Option(min=0, max=1000, help="Number of random documents to print.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed of the sample.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a page with plots.")] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write an HTML page with plots.")] = None,
 ) -> None:
-    """Show what a corpus holds, and what was dropped and why."""
+    """Show the contents of a corpus, and what was dropped and why."""
 
     opened = Corpus.open(corpus)
     found = compute_statistics(opened)

@@ -114,7 +114,9 @@ def distill(
     texts: Annotated[
         list[Path] | None,
         typer.Option(
-            metavar="INPUT", help="Plain text whose sentences the teacher labels too.", rich_help_panel=DATA_PANEL
+            metavar="INPUT",
+            help="Plain text; the teacher labels its sentences as further training data.",
+            rich_help_panel=DATA_PANEL,
         ),
     ] = None,
     preset: Annotated[

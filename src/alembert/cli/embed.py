@@ -17,6 +17,8 @@ import typer
 from alembert.cli.command import SET_ASIDE, VerbCommand
 from alembert.cli.finetune import finetune
 from alembert.cli.options import (
+    DATA_PANEL,
+    OUTPUT_PANEL,
     ConfigFile,
     CountsAsJson,
     Device,
@@ -39,7 +41,7 @@ from alembert.settings import apply_layers, read_layers, split_table
 from alembert.terminal import ProgressBar, escape_controls, note, print_json, say
 
 app = typer.Typer(
-    help="Train a model for vectors, make vectors of documents or sentences, and search them.",
+    help="Train embedding models, embed documents or sentences, and search them.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -51,7 +53,7 @@ app = typer.Typer(
     context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
 )
 def train(context: typer.Context) -> None:
-    """Train a model for vectors: takes the options of `alembert finetune --task compare`."""
+    """Train an embedding model: takes the options of `alembert finetune --task compare`."""
 
     alone = typer.Typer(
         add_completion=False, rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]}
@@ -75,18 +77,35 @@ def encode(
             help="Files of any known format, folders of them, patterns, - for stdin, s3:// addresses, or one Corpus.",
         ),
     ],
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the vectors go.")],
+    out: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="Folder to write the vectors to.", rich_help_panel=OUTPUT_PANEL)
+    ],
     *,
-    unit: Annotated[str | None, typer.Option(help="One vector a document, or a sentence; document.")] = None,
+    unit: Annotated[
+        str | None, typer.Option(help="One vector per document (default) or per sentence.", rich_help_panel=DATA_PANEL)
+    ] = None,
     pooling: Annotated[
         str | None,
-        typer.Option(metavar="MODE", help="mean or cls, for a model whose folder does not state it."),
+        typer.Option(
+            metavar="MODE", help="mean or cls, for a model whose folder does not state it.", rich_help_panel=DATA_PANEL
+        ),
     ] = None,
     max_length: Annotated[
-        int | None, typer.Option(help="Tokens of a window; by default what the model's folder states.")
+        int | None,
+        typer.Option(
+            help="Maximum tokens of a window; by default what the model's folder states.", rich_help_panel=DATA_PANEL
+        ),
     ] = None,
-    dtype: Annotated[str | None, typer.Option(help="Numbers on the disk: float32, float16 or int8; float32.")] = None,
-    int8: Annotated[bool, typer.Option("--int8", help="Also write an int8 copy for `embed search --int8`.")] = False,
+    dtype: Annotated[
+        str | None,
+        typer.Option(
+            help="Type of the stored numbers: float32 (default), float16 or int8.", rich_help_panel=OUTPUT_PANEL
+        ),
+    ] = None,
+    int8: Annotated[
+        bool,
+        typer.Option("--int8", help="Also write an int8 copy for `embed search --int8`.", rich_help_panel=OUTPUT_PANEL),
+    ] = False,
     overwrite: Overwrite = False,
     as_json: CountsAsJson = False,
     config: ConfigFile = None,
@@ -153,12 +172,12 @@ def search(
     vectors: Annotated[Path, typer.Argument(metavar="VECTORS", help="A folder that `embed encode` wrote.")],
     queries: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[QUERY]...", help="What to look for; one a line on stdin if none."),
+        typer.Argument(metavar="QUERY", help="Queries; one per line on stdin if none."),
     ] = None,
     top: Annotated[int, typer.Option("--top", "-k", min=1, help="Results for each query.")] = 10,
-    measure: Annotated[str, typer.Option(help="How to compare: cosine, or dot (the plain product).")] = "cosine",
+    measure: Annotated[str, typer.Option(help="Similarity measure: cosine or dot.")] = "cosine",
     int8: Annotated[
-        bool, typer.Option("--int8", help="Look through the int8 copy first; the results are the same.")
+        bool, typer.Option("--int8", help="Use the int8 copy for the first pass; the results are the same.")
     ] = False,
     model: Annotated[
         str | None, typer.Option(metavar="FOLDER", help="Where the model is now, if it was moved.")
@@ -166,7 +185,7 @@ def search(
     device: Device = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per query.")] = False,
 ) -> None:
-    """Find the texts nearest to a query: exact, with score, place and text."""
+    """Find the texts nearest to each query by exact search."""
 
     if measure not in ("cosine", "dot"):
         raise BadSetting(f"--measure is {measure!r}; expected cosine or dot.")

@@ -50,8 +50,8 @@ def export(
         list[str] | None,
         typer.Option(
             metavar="FILE",
-            help="Text to calibrate int8 on: a file that the task reads, such as its training data, or .txt with one "
-            "text a line; NAME=FILE for each of several tasks.",
+            help="Text to calibrate int8 on: a file of the task, such as its training data, or .txt with one text per "
+            "line; NAME=FILE for each of several tasks.",
             rich_help_panel=DATA_PANEL,
         ),
     ] = None,
@@ -59,7 +59,7 @@ def export(
         list[str] | None,
         typer.Option(
             metavar="FILE",
-            help="Labelled file to measure the loss of int8 on; by default that of --calibrate. NAME=FILE for each "
+            help="Labelled file to measure the score loss of int8 on (default: that of --calibrate); NAME=FILE for each "
             "of several tasks.",
             rich_help_panel=DATA_PANEL,
         ),
@@ -77,7 +77,7 @@ def export(
         typer.Option(
             "--format",
             metavar="FORMAT",
-            help="openvino or onnx; by default the one that is faster here.",
+            help="openvino or onnx; by default the one that is faster on this machine.",
             rich_help_panel="Format",
         ),
     ] = None,
@@ -89,7 +89,7 @@ def export(
         list[str] | None, assignments_option(ExportSettings(), read=ReadOptions(), run=ExportRunOptions())
     ] = None,
 ) -> None:
-    """Export a fine-tuned model to a folder that runs without torch, and report what int8 costs and gains."""
+    """Export a fine-tuned model to a folder that runs without torch; report score, size and speed."""
     flags = {"format": form, "precision": {None: None, True: "int8", False: "fp32"}[int8]}
     run, layers = split_table(ExportRunOptions(), "run", read_layers(config, assignments, flags))
     options, layers = split_table(ReadOptions(), "read", layers)

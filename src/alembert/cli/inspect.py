@@ -129,7 +129,7 @@ def _escape_lines(text: str) -> str:
     return "\n".join(map(escape_controls, text.split("\n")))
 
 
-app = typer.Typer(help="Look inside a tokenizer, a model or training data.", rich_markup_mode=None)
+app = typer.Typer(help="Inspect a tokenizer, training data or the errors of a model.", rich_markup_mode=None)
 app.command("masks", cls=VerbCommand)(masks)
 app.command("errors", cls=VerbCommand)(errors)
 
@@ -141,13 +141,11 @@ _MAX_WORD_CHARACTERS = 60
 @app.command("tokens", cls=VerbCommand)
 def tokens(
     model: str = typer.Argument(help="A checkpoint folder, hub:organisation/name, a vocab.txt or a tokenizer.json."),
-    text: str = typer.Argument(help="The text to cut; - reads it from stdin."),
-    lowercase: bool | None = typer.Option(
-        None, "--lowercase/--cased", help="Overrule what the model's files say about case."
-    ),
+    text: str = typer.Argument(help="Text to tokenize; - reads it from stdin."),
+    lowercase: bool | None = typer.Option(None, "--lowercase/--cased", help="Override the model's files."),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object instead of lines."),
 ) -> None:
-    """Show how a text is cut into pieces, with ids and character offsets."""
+    """Show the pieces of a text, with ids and character offsets."""
 
     tokenizer = Tokenizer.open(model, lowercase=lowercase)
     report = inspect_tokens(tokenizer, read_stdin() if text == "-" else text)

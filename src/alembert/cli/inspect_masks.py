@@ -9,7 +9,17 @@ from typing import Annotated, Any, Final
 import typer
 from rich.text import Text
 
-from alembert.cli.options import Assignments, ConfigFile, asks_for_help, check_page, print_settings, write_page
+from alembert.cli.options import (
+    DATA_PANEL,
+    OUTPUT_PANEL,
+    SETTINGS_PANEL,
+    Assignments,
+    ConfigFile,
+    asks_for_help,
+    check_page,
+    print_settings,
+    write_page,
+)
 from alembert.cli.pretrain import PretrainRunOptions
 from alembert.corpus.excerpt import Excerpt, read_excerpt
 from alembert.corpus.inputs import check_objective_data, expand_inputs, open_input_corpus
@@ -41,18 +51,28 @@ def masks(
         typer.Option(
             metavar="FOLDER",
             help="A checkpoint, hub:organisation/name, or a vocabulary: its tokenizer is used.",
+            rich_help_panel=DATA_PANEL,
         ),
     ],
     *,
-    unit: Annotated[str | None, typer.Option(help="Unit that is masked: piece, word, span or entity.")] = None,
-    recipe: Annotated[str, typer.Option(help="Named settings; see docs/pretrain.md.")] = _RECIPE,
+    unit: Annotated[
+        str | None, typer.Option(help="Masking unit: piece, word, span or entity.", rich_help_panel=DATA_PANEL)
+    ] = None,
+    recipe: Annotated[
+        str, typer.Option(help="Named group of settings; see docs/pretrain.md.", rich_help_panel=SETTINGS_PANEL)
+    ] = _RECIPE,
     config: ConfigFile = None,
     assignments: Assignments = None,
-    count: Annotated[int, typer.Option(min=0, help="Sequences to show.")] = 5,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a page.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print sequences and counts as one JSON object.")] = False,
+    count: Annotated[int, typer.Option(min=0, help="Sequences to show.", rich_help_panel=OUTPUT_PANEL)] = 5,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write a page.", rich_help_panel=OUTPUT_PANEL)
+    ] = None,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Print sequences and counts as one JSON object.", rich_help_panel=OUTPUT_PANEL),
+    ] = False,
 ) -> None:
-    """Show training sequences with what is masked in them, and count over many."""
+    """Show masked training sequences, with statistics over many."""
 
     check_page(html)
     layers = read_layers(config, assignments, {"masks": {"unit": unit}})

@@ -79,7 +79,7 @@ DevFiles = Annotated[
     list[str] | None,
     typer.Option(
         metavar="FILE",
-        help="Development examples; by default a tenth of --train is set apart.",
+        help="Development examples; by default, a tenth of --train is held out.",
         rich_help_panel=DATA_PANEL,
     ),
 ]
@@ -122,7 +122,11 @@ SplitPart = Annotated[
 
 MinScore = Annotated[
     float | None,
-    typer.Option(metavar="SCORE", help="Withhold and count predictions below this score (0 to 1)."),
+    typer.Option(
+        metavar="SCORE",
+        help="Withhold and count predictions below this score (0 to 1).",
+        rich_help_panel=OUTPUT_PANEL,
+    ),
 ]
 MinPrecision = Annotated[
     float | None,
@@ -131,6 +135,7 @@ MinPrecision = Annotated[
         "--least-precision",
         metavar="SHARE",
         help="Withhold predictions below the score that reached this precision on the development data.",
+        rich_help_panel=OUTPUT_PANEL,
     ),
 ]
 
@@ -207,7 +212,9 @@ def single_label_column(columns: list[str] | None) -> str | None:
     return columns[0] if columns else None
 
 
-RunOn = Annotated[str, typer.Option(metavar="PLACE", help="Where to run: local, or ray (a cluster).")]
+RunOn = Annotated[
+    str, typer.Option(metavar="PLACE", help="Where to run: local, or ray (a cluster).", rich_help_panel=SETTINGS_PANEL)
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,7 +270,7 @@ def find_model(model: str | Path) -> Path:
     return folder
 
 
-TEXTS_HELP = "Texts; one a line on stdin if none."
+TEXTS_HELP = "Texts; one per line on stdin if none."
 """Help of an argument that takes texts."""
 
 

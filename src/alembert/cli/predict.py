@@ -16,7 +16,9 @@ from alembert.cli.command import SET_ASIDE
 from alembert.cli.fill import fill_texts
 from alembert.cli.generate import continue_texts
 from alembert.cli.options import (
+    DATA_PANEL,
     MODEL_HELP,
+    OUTPUT_PANEL,
     MinPrecision,
     MinScore,
     ReadTable,
@@ -47,42 +49,65 @@ def predict(
     texts: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[TEXT]...",
-            help="Texts, one a line on stdin if none; separate the two texts of a pair with a tab. "
+            metavar="TEXT",
+            help="Texts, one per line on stdin if none; separate the two texts of a pair with a tab. "
             "If the first is a folder, it is a second model: a tagger and a relation model find triples.",
         ),
     ] = None,
     task: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="One task of a model that has several; all of them if not given."),
+        typer.Option(
+            metavar="NAME",
+            help="One task of a model that has several; all of them if not given.",
+            rich_help_panel=DATA_PANEL,
+        ),
     ] = None,
     min_score: MinScore = None,
     min_precision: MinPrecision = None,
     pair: Annotated[
         list[str] | None,
-        typer.Option(metavar="TYPE:TYPE", help="Triples: only between entities of these types; repeatable."),
+        typer.Option(
+            metavar="TYPE:TYPE",
+            help="Only relations between entities of these types; may be repeated.",
+            rich_help_panel="Triples",
+        ),
     ] = None,
     min_triple_score: Annotated[
         float | None,
-        typer.Option(metavar="SCORE", help="Triples: withhold those below this score, but not their entities."),
+        typer.Option(
+            metavar="SCORE",
+            help="Withhold triples below this score, but not their entities.",
+            rich_help_panel="Triples",
+        ),
     ] = None,
     is_next: Annotated[
         bool,
-        typer.Option("--next", help="Print the probability that the second of two TEXTs follows the first."),
+        typer.Option(
+            "--next",
+            help="Print the probability that the second of two TEXTs follows the first.",
+            rich_help_panel=DATA_PANEL,
+        ),
     ] = False,
     lexicon: Annotated[
         list[str] | None,
-        typer.Option(metavar="LABEL=FILE", help="Add terms to a lexicon that the tagger was trained with."),
+        typer.Option(
+            metavar="LABEL=FILE",
+            help="Add terms to a lexicon that the tagger was trained with.",
+            rich_help_panel=DATA_PANEL,
+        ),
     ] = None,
     file: Annotated[
         str | None,
         typer.Option(
             metavar="FILE",
             help="Predict the texts of a file or folder (- for stdin): tables, JSON lines, documents, or .txt with one "
-            "text a line.",
+            "text per line.",
+            rich_help_panel=DATA_PANEL,
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per text.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object per text.", rich_help_panel=OUTPUT_PANEL)
+    ] = False,
     assignments: Annotated[list[str] | None, assignments_option(ReadTable())] = None,
     # What follows is now `alembert fill` and `alembert generate`, and goes with the next version.
     fill_mask: Annotated[str | None, typer.Option(hidden=True)] = None,

@@ -39,7 +39,7 @@ class PretrainRunOptions(DeviceRunOptions):
     """Options of `pretrain` beside the settings of the training."""
 
     dictionary: str | None = None
-    """File of terms that are one word in Chinese, one a line."""
+    """Word list for Chinese segmentation, one term per line."""
     cache: str | None = None
     """Folder for the tokenized text; none: a hidden folder beside the result."""
     shard: bool = False
@@ -66,7 +66,7 @@ def pretrain(
     tokenizer: Annotated[
         Path | None,
         typer.Option(
-            metavar="FOLDER", help="Tokenizer of a new model; by default it is learnt.", rich_help_panel=DATA_PANEL
+            metavar="FOLDER", help="Tokenizer of a new model; by default, one is learnt.", rich_help_panel=DATA_PANEL
         ),
     ] = None,
     size: Annotated[
@@ -74,7 +74,7 @@ def pretrain(
         typer.Option(help="Size of a new model: tiny, mini, small, base ...", rich_help_panel=DATA_PANEL),
     ] = None,
     recipe: Annotated[
-        str | None, typer.Option(help="Named settings; see docs/pretrain.md.", rich_help_panel=TRAINING_PANEL)
+        str | None, typer.Option(help="Named group of settings; see docs/pretrain.md.", rich_help_panel=TRAINING_PANEL)
     ] = None,
     objective: Annotated[
         list[str] | None,

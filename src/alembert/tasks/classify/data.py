@@ -54,13 +54,13 @@ class ClassifySettings:
     kind: Literal["auto", "single", "multi", "number"] = "auto"
     """single (one label), multi (any number of labels) or number (regression); auto: detected from the training data."""
     context: Literal["none", "document"] = "none"
-    """document: the sentences of a document are read together, and each is classified with its neighbours in view."""
+    """document: read the sentences of a document together and classify each in context; none: one by one."""
     main: ClassifyMetric = "auto"
     """Metric for model selection; auto: accuracy for one label, micro_f1 for several, spearman for numbers."""
     separator: str = "|"
-    """Sign between the labels of a row of a table, if kind is multi; JSON has lists."""
+    """Separator of several labels in a cell of a table, for kind multi; JSON lines have lists."""
     max_length: int | None = None
-    """Maximum tokens of a window, special tokens included; none: 256, and 512 for documents. Longer texts need several."""
+    """Maximum tokens of a window, special tokens included; none: 256, or 512 with context. Longer texts need several."""
     overlap: int = 32
     """Tokens that neighbouring windows share."""
     pool: Literal["mean", "max"] = "mean"
@@ -68,7 +68,7 @@ class ClassifySettings:
     pooling: Literal["first", "mean", "layers"] = "first"
     """Pooling over tokens: the first token, the mean of all tokens, or their mean over all layers."""
     train_windows: int | None = None
-    """Maximum windows of a text in training, evenly spread; truncated text is reported. none: all."""
+    """Maximum windows per text in training, evenly spaced; truncated text is reported. none: all."""
 
     def __post_init__(self) -> None:
         check_choices(self, _CHOICES)
