@@ -45,7 +45,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def read_layers(config: Path | None, words: Sequence[str] | None, flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a command was told: by its file, then by --set and by its flags, of which those that are None are dropped.
+    """Return the layers of a command: its file, then --set and its flags, of which those that are None are dropped.
 
     What the command line says is one layer, since settings may only fit together.
     """

@@ -68,7 +68,9 @@ def test_speed_size_start_and_peers_are_printed(command: Any) -> None:
     ]
     assert "MB in the folder;" in out
     assert "s from opening it to the first prediction" in out
-    assert "Not measured: the same library without settings, batches of 32 as they come, because it is for Exports" in out
+    assert (
+        "Not measured: the same library without settings, batches of 32 as they come, because it is for Exports" in out
+    )
 
 
 def test_long_texts_have_a_line_of_their_own(command: Any) -> None:

@@ -279,7 +279,7 @@ def _guess_format(path: Path) -> str:
     ending = path.with_suffix("").suffix if path.suffix in (".gz", ".zst") else path.suffix
     if ending not in _FORMAT_BY_SUFFIX:
         endings = ", ".join(suffix for suffix in _FORMAT_BY_SUFFIX if suffix)
-        raise BadSetting(f"The format of {path} cannot be told from {ending!r}; expected {endings}, or `format=`.")
+        raise BadSetting(f"The format of {path} cannot be inferred from {ending!r}; expected {endings}, or `format=`.")
     return _FORMAT_BY_SUFFIX[ending]
 
 

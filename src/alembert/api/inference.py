@@ -97,7 +97,13 @@ def evaluate(
     options = ReadOptions(text=to_columns(text), label=label)
     other = opened[1] if len(opened) > 1 else None
     with progress_bar(progress) as bar:
-        how: dict[str, Any] = {"part": part, "against": other, "rounds": rounds, "device": where, "tell": bar.show}
+        how: dict[str, Any] = {
+            "part": part,
+            "against": other,
+            "rounds": rounds,
+            "device": where,
+            "on_progress": bar.show,
+        }
         if isinstance(files, Mapping):
             own = {name: to_local_files(paths, "files") for name, paths in files.items()}
             return evaluate_tasks(opened[0], own, options, **how)
@@ -146,7 +152,7 @@ def embed(
     files = to_inputs(inputs, "inputs")
     embedder = Embedder.open(folder, mode=cast(Any, pooling), device=choose_device([folder], device))
     with progress_bar(progress) as bar:
-        result = encode(embedder, files, target, run_settings, overwrite=overwrite, tell=bar.show)
+        result = encode(embedder, files, target, run_settings, overwrite=overwrite, on_progress=bar.show)
     return EmbeddingResult(folder=target, counts=dict(result.manifest.counts))
 
 
@@ -213,7 +219,7 @@ def annotate(
             folder,
             run_settings,
             overwrite=overwrite,
-            tell=bar.show,
+            on_progress=bar.show,
         )
     return AnnotationResult(folder=folder, counts=dict(result.manifest.counts))
 

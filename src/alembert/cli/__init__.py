@@ -104,8 +104,8 @@ app = typer.Typer(
 )
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(show: bool) -> None:
+    if show:
         typer.echo(f"alembert {__version__}")
         raise typer.Exit
 

@@ -126,7 +126,9 @@ def annotate(
     }
     pipeline, executor = _open_pipeline(models, options, cluster)
     with ProgressBar(sys.stderr, plain_every=60) as bar:
-        result = verb.annotate(pipeline, files, out, settings, executor=executor, overwrite=overwrite, tell=bar.show)
+        result = verb.annotate(
+            pipeline, files, out, settings, executor=executor, overwrite=overwrite, on_progress=bar.show
+        )
     if withheld := result.manifest.counts.get("withheld"):
         note(withheld_note(withheld, (each.min_score for each in pipeline.models)))
     _print_outcome(out, result, as_json=as_json)

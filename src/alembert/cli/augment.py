@@ -132,7 +132,7 @@ def augment(
     if run_options.words is not None:
         checkpoint = _open_checkpoint(run_options.words, run_options.device)
     with ProgressBar(sys.stderr) as bar:
-        result = run(checkpoint, opened, reading.examples, settings, lexicons=lexicons, tell=bar.show)
+        result = run(checkpoint, opened, reading.examples, settings, lexicons=lexicons, on_progress=bar.show)
     write_augmented(out, opened, (*(reading.examples if run_options.originals else ()), *result.examples))
     for sentence in (*(warning for lexicon in lexicons for warning in lexicon.warnings()), *result.notes):
         note(sentence)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -46,9 +46,17 @@ def bench(
 
     folder = find_model(model)
     options = ReadOptions(text=tuple(text or ()))
-    around: dict[str, Any] = {"task": task, "device": device, "limit": limit, "seconds": seconds}
     with ProgressBar(sys.stderr) as bar:
-        found = verb.bench(folder, fetch_to_temporary_folder(texts), options, **around, tell=bar.show)
+        found = verb.bench(
+            folder,
+            fetch_to_temporary_folder(texts),
+            options,
+            task=task,
+            device=device,
+            limit=limit,
+            seconds=seconds,
+            on_progress=bar.show,
+        )
     if as_json:
         print_json(found.to_table())
     else:

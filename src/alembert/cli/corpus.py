@@ -107,7 +107,7 @@ def build(
             workers=options.workers,
             executor_factory=partial(ray_executor, cluster) if cluster else None,
             overwrite=overwrite,
-            tell=bar.show,
+            on_progress=bar.show,
         )
     counts = result.manifest.counts
     for sentence in (*result.notes, *_encoding_notes(counts), *_repeated_id_notes(counts)):

@@ -258,7 +258,7 @@ def _distill_general(run: _DistillRun, corpus: list[Path], settings: GeneralDist
     from alembert.train.distributed import is_first_process
 
     with run.open_context() as context:
-        done = distill_general(run.teacher, run.student, corpus, run.out, settings=settings, around=context)
+        done = distill_general(run.teacher, run.student, corpus, run.out, settings=settings, context=context)
     if is_first_process():
         _show_general(done, run.out, run.as_json)
 
@@ -281,7 +281,7 @@ def _distill_task(run: _DistillRun, job: DistillJob, settings: DistillSettings) 
     test, seeds, done = run.options.comparison, run.options.seeds, None
     with run.open_context() as context:
         try:
-            done = distill_task(job, run.out, settings, seeds=seeds, around=context)
+            done = distill_task(job, run.out, settings, seeds=seeds, context=context)
         except AlreadyDone:
             if test is None:
                 raise  # else the comparison may be what was stopped

@@ -63,7 +63,7 @@ def train_controls(
         folders[name].parent.mkdir(parents=True, exist_ok=True)
         with suppress(AlreadyDone):
             own = job if control.has_texts else replace(job, texts=())
-            run(own, folders[name], control.settings, seeds=seeds, around=context)
+            run(own, folders[name], control.settings, seeds=seeds, context=context)
     return folders
 
 

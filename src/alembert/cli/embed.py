@@ -121,7 +121,7 @@ def encode(
     folder = find_model(model)
     embedder = Embedder.open(folder, mode=mode, length=max_length, device=choose_device([folder], run.device))
     with ProgressBar(sys.stderr) as bar:
-        result = verb.encode(embedder, files, out, settings, overwrite=overwrite, tell=bar.show)
+        result = verb.encode(embedder, files, out, settings, overwrite=overwrite, on_progress=bar.show)
     _print_outcome(out, result, as_json=as_json)
     if result.manifest.counts["set aside"]:
         raise typer.Exit(SET_ASIDE)

@@ -99,15 +99,20 @@ def evaluate(
             raise typer.BadParameter("--against and --report are for one task: give its name with --task NAME")
         with ProgressBar(sys.stderr) as bar:
             evaluations = evaluate_tasks(
-                models[0], own, options, part=part, rounds=run.bootstrap_samples, device=device, tell=bar.show
+                models[0], own, options, part=part, rounds=run.bootstrap_samples, device=device, on_progress=bar.show
             )
         _show_all(evaluations, as_json)
         return
     with ProgressBar(sys.stderr) as bar:
         scores = score_models(
-            models, fetch_to_temporary_folder(files), options, part=part, rounds=run.bootstrap_samples, tell=bar.show
+            models,
+            fetch_to_temporary_folder(files),
+            options,
+            part=part,
+            rounds=run.bootstrap_samples,
+            on_progress=bar.show,
         )
-        evaluation = build_evaluation(scores, device=device, tell=bar.show)
+        evaluation = build_evaluation(scores, device=device, on_progress=bar.show)
         comparison = _compare(scores, folders, device, run.speed, bar.show) if against else None
     if report is not None:
         write_page(report, render_evaluation_page(evaluation, comparison))
@@ -145,7 +150,7 @@ def _show_all(evaluations: Mapping[str, Evaluation], as_json: bool) -> None:
 
 
 def _compare(
-    scores: ModelComparison, folders: Sequence[Path], device: str, speed: bool, tell: ProgressCallback
+    scores: ModelComparison, folders: Sequence[Path], device: str, speed: bool, on_progress: ProgressCallback
 ) -> ComparisonReport:
     """Compare all models with the first that was named after the evaluated one."""
 
@@ -153,7 +158,7 @@ def _compare(
     short = make_source_names([folder if folder.name else folder.resolve() for folder in folders])
     names = [str(path) if name.isdecimal() else name for name, path in zip(short, folders, strict=True)]
     seconds = MEASURE_SECONDS if speed else None
-    return build_comparison(scores, names, reference=1, device=device, speed_seconds=seconds, tell=tell)
+    return build_comparison(scores, names, reference=1, device=device, speed_seconds=seconds, on_progress=on_progress)
 
 
 def _print(evaluation: Evaluation, comparison: ComparisonReport | None) -> None:

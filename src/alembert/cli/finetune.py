@@ -143,7 +143,7 @@ def _run(
             on_progress=bar.show_training,
         )
         tune = parse_duration(options.tune)
-        done = run(job, out, settings, seeds=options.seeds, tune=tune, around=context)
+        done = run(job, out, settings, seeds=options.seeds, tune=tune, context=context)
     if is_first_process():
         show_scores(done, out, as_json)
         if any(report.set_aside.count for report in done.reports.values()):

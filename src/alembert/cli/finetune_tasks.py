@@ -1,4 +1,4 @@
-"""Which tasks `alembert finetune` was told to learn, from which files, with which settings.
+"""The tasks that `alembert finetune` learns, and their files, as the command line names them.
 
 One task is named by its kind and has the files of --train, --dev and --data. Several, or one with a name of its own, are
 written `[NAME:]KIND[=FILE]`, and their files `NAME=FILE`:

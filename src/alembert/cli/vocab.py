@@ -222,7 +222,7 @@ def _show_reading(samples: TextSampleReader) -> Iterator[None]:
     """Show on a terminal how far the reading has come."""
 
     with ProgressBar(sys.stderr) as bar:
-        samples.tell = bar.show
+        samples.on_progress = bar.show
         try:
             yield
         except BadInput as problem:

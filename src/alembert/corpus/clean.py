@@ -114,7 +114,7 @@ class CleanSettings:
         if self.form not in ("NFC", "NFKC"):
             raise BadSetting(f"`form` is {self.form!r}, which is not a Unicode form that is offered. Use NFC or NFKC.")
         if not 0.5 <= self.similarity <= 1:
-            raise BadSetting(f"`similarity` is {self.similarity}; near duplicates can be told from 0.5 to 1.")
+            raise BadSetting(f"`similarity` is {self.similarity}; near duplicates can be found from 0.5 to 1.")
         if self.min_characters < 0 or self.min_words < 0:
             raise BadSetting(
                 "`min_characters` and `min_words` cannot be negative. Use 0 to keep documents of any length."

@@ -44,7 +44,7 @@ def open_or_build_shards(
     *,
     words: WordSettings | None = None,
     workers: int | None = None,
-    tell: Callable[[Progress], None] = lambda _: None,
+    on_progress: Callable[[Progress], None] = lambda _: None,
 ) -> Shards:
     """Open the shards of this corpus, tokenizer and word settings in `cache`; build them if they do not exist.
 
@@ -56,9 +56,16 @@ def open_or_build_shards(
     while not (folder / artifact.MANIFEST).is_file():
         try:
             shard_tokenizer = ShardTokenizer(tokenizer, words)
-            _build(folder, plan, corpus, shard_tokenizer, workers=workers or processes.default_workers(), tell=tell)
+            _build(
+                folder,
+                plan,
+                corpus,
+                shard_tokenizer,
+                workers=workers or processes.default_workers(),
+                on_progress=on_progress,
+            )
         except FolderBusy:
-            tell(Progress("waiting for another process", 0, 0))
+            on_progress(Progress("waiting for another process", 0, 0))
             time.sleep(_POLL_SECONDS)
         except BadFile:
             # Another process may have finished between our check and our build.
@@ -97,7 +104,7 @@ def _build(
     shard_tokenizer: ShardTokenizer,
     *,
     workers: int,
-    tell: Callable[[Progress], None],
+    on_progress: Callable[[Progress], None],
 ) -> None:
     if artifact.find_finished(folder, KIND, **plan):
         return
@@ -108,8 +115,8 @@ def _build(
         missing = [task for task in tasks if not task[1].exists()]
         counter = processes.get_context().Value("q", 0)
         job = partial(_tokenize_parts, missing, counter, shard_tokenizer)
-        processes.run_processes(job, min(workers, len(missing)), lambda: tell(_read_progress(stage, len(tasks))))
-        draft.counts.update(_join([path for _, path in tasks], draft.path, shard_tokenizer.types, tell))
+        processes.run_processes(job, min(workers, len(missing)), lambda: on_progress(_read_progress(stage, len(tasks))))
+        draft.counts.update(_join([path for _, path in tasks], draft.path, shard_tokenizer.types, on_progress))
 
 
 def _read_progress(stage: Path, parts: int) -> Progress:
@@ -144,7 +151,7 @@ def _from_bytes(content: bytes, types: Mapping[str, str]) -> tuple[dict[str, int
 
 
 def _join(
-    staged: Sequence[Path], folder: Path, types: Mapping[str, str], tell: Callable[[Progress], None]
+    staged: Sequence[Path], folder: Path, types: Mapping[str, str], on_progress: Callable[[Progress], None]
 ) -> Counter[str]:
     """Concatenate the arrays of all parts, with lengths turned into borders, and return the sum of the counts."""
     total = Counter(dict.fromkeys(COUNT_NAMES, 0))
@@ -154,7 +161,7 @@ def _join(
         for name in ends:
             files[name].write(np.zeros(1, types[name]).tobytes())
         for number, path in enumerate(staged):
-            tell(Progress("joining", number, len(staged)))
+            on_progress(Progress("joining", number, len(staged)))
             counts, arrays = _from_bytes(path.read_bytes(), types)
             total.update(counts)
             for name, array in arrays.items():

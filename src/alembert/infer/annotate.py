@@ -99,7 +99,7 @@ def annotate(
     *,
     executor: Executor[AnnotatedChunk] | None = None,
     overwrite: bool = False,
-    tell: Callable[[Progress], None] = lambda _: None,
+    on_progress: Callable[[Progress], None] = lambda _: None,
 ) -> StreamRun:
     """Annotate documents, or resume that where it was stopped; a complete result is left as it is."""
     asked = settings or AnnotateSettings()
@@ -107,7 +107,7 @@ def annotate(
     if settings.format == "parquet":
         require("Writing Parquet", "pyarrow")
     job = AnnotationJob(pipeline, settings)
-    run = job.run(inputs, out, executor=executor, overwrite=overwrite, tell=tell)
+    run = job.run(inputs, out, executor=executor, overwrite=overwrite, on_progress=on_progress)
     unmatched = _notes_on_lexicons(pipeline, run.manifest.counts) if run.fresh else ()
     notes = (*pipeline.notes, *run.notes, *_notes_on_columns(asked.read, settings.read), *unmatched)
     return replace(run, notes=notes)

@@ -99,10 +99,12 @@ def encode(
     settings: EncodeSettings | None = None,
     *,
     overwrite: bool = False,
-    tell: Callable[[Progress], None] = lambda _: None,
+    on_progress: Callable[[Progress], None] = lambda _: None,
 ) -> StreamRun:
     """Make a vector of each document or sentence, or resume that where it was stopped; a complete result is left as it is."""
-    return EmbeddingJob(embedder, settings or EncodeSettings()).run(inputs, out, overwrite=overwrite, tell=tell)
+    return EmbeddingJob(embedder, settings or EncodeSettings()).run(
+        inputs, out, overwrite=overwrite, on_progress=on_progress
+    )
 
 
 def open_embedder(index: VectorIndex, model: str | Path | None = None, device: str = "cpu") -> Embedder:

@@ -62,7 +62,7 @@ class TrainingLoop:
         processes: Processes | None = None,
         device: str = "cpu",
         sharded: bool = False,
-        tell: Callable[[TrainingProgress], None] = lambda _: None,
+        on_progress: Callable[[TrainingProgress], None] = lambda _: None,
     ) -> None:
         hardware.configure_torch()
         self.processes = processes or Processes()
@@ -75,7 +75,7 @@ class TrainingLoop:
         self.settings = settings
         self.states = states
         self.log = log
-        self.tell = tell
+        self.on_progress = on_progress
         self.optimiser = Optimiser(model, settings.optimiser)
         decay = settings.saving.ema_decay
         self.average = None if decay is None else ExponentialMovingAverage(model, decay)
@@ -213,7 +213,7 @@ class TrainingLoop:
 
     def _note(self, totals: StepTotals, seconds: float, rate: float, norm: float) -> None:
         self.meter.add(totals, seconds)
-        self._tell(totals.loss)
+        self._on_progress(totals.loss)
         if self.position.done.step % self.settings.saving.log_every == 0:
             self._write_row(rate, norm)
             self.position.sums.clear()
@@ -242,9 +242,9 @@ class TrainingLoop:
             peak_share=meter.peak_share,
         )
 
-    def _tell(self, loss: float) -> None:
+    def _on_progress(self, loss: float) -> None:
         done, meter = self.position.done, self.meter
-        self.tell(
+        self.on_progress(
             TrainingProgress(
                 share=self.budget.progress(done),
                 step=done.step,
@@ -396,4 +396,4 @@ def _half_precision(settings: RunSettings, device: str) -> str | None:
 def _count_flops(model: Model, micro: MicroBatch) -> int:
     asked = [name for name in ("masked_lm", "causal", "prefix") if name in micro.targets]
     predictions = sum(micro.targets[name].count for name in asked)
-    return count_training_flops(model.config, micro.batch.lengths, predictions, micro.wanted)
+    return count_training_flops(model.config, micro.batch.lengths, predictions, micro.tokens_read)

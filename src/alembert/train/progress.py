@@ -203,7 +203,7 @@ def count_multiply_adds(
 ) -> int:
     """Count multiply-adds of a forward pass: documents of these lengths, masked-LM logits at `predictions` tokens.
 
-    `wanted` says how many tokens the last block is asked for; none: all.
+    `tokens_read` is the number of tokens that the last block computes; none: all.
 
     >>> from alembert.nn.config import preset
     >>> count_multiply_adds(preset("base", vocab_size=30522), [512], 77) // 10**9

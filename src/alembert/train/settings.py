@@ -1,9 +1,9 @@
-"""What `pretrain` can be told: one frozen dataclass with a table for each part of a run.
+"""Settings of `pretrain`: one frozen dataclass with a table for each part of a run.
 
 The same in Python, in a TOML file (`alembert pretrain --set help` prints one) and in the manifest of the result.
 Which files a run reads is not a setting: inputs are known by their content.
 
-What an optimiser can be told; apart from it, so that settings are checked before torch is loaded.
+Settings of the optimiser, apart from it, so that settings are checked before torch is loaded.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ def test_it_learns(place: Path, tmp_path: Path) -> None:
     def hear(progress: TrainingProgress) -> None:
         losses.append(progress.loss or 0.0)
 
-    finetune(job, tmp_path / "out", settings, around=RunContext(on_progress=hear))
+    finetune(job, tmp_path / "out", settings, context=RunContext(on_progress=hear))
     assert losses[-1] < 0.3 * losses[0]
 
 
@@ -169,7 +169,7 @@ def test_an_interrupted_run_continues_to_the_same_result(place: Path, tmp_path: 
     whole = finetune(job, tmp_path / "whole", SETTINGS, seeds=seeds)
     steps = whole.results[0].counts["steps"]
     with pytest.raises(Interrupted):
-        finetune(job, tmp_path / "parts", SETTINGS, seeds=seeds, around=RunContext(on_progress=kill_at(steps // 2)))
+        finetune(job, tmp_path / "parts", SETTINGS, seeds=seeds, context=RunContext(on_progress=kill_at(steps // 2)))
     again = finetune(job, tmp_path / "parts", SETTINGS, seeds=seeds)
     assert [each.measures for each in again.results] == [each.measures for each in whole.results]
     one, other = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "parts"))

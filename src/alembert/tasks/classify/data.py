@@ -1,6 +1,6 @@
 """Settings and examples of the task `classify`: read from files, and what their right answers are.
 
-A right answer is a label, a tuple of labels or a number. Which of them it is, is told when files are read, together, and
+A right answer is a label, a tuple of labels or a number. Which of them it is, is detected when files are read, together, and
 settled over all training data by `detect_kind`; `convert_label` then reads an answer as the task's kind, or finds that it is none.
 A cell of a table such as `a|b` is several labels if cells are put together from the same parts in different ways.
 """
@@ -105,7 +105,7 @@ def describe_wrong_metric(main: str, kind: str) -> str:
 
 
 _MIN_MULTI_SHARE: Final = 0.01
-"""Share of the rows that have several labels at least, where this is told from them."""
+"""Share of the rows that have several labels at least, where the kind is detected."""
 _SIDES: Final[dict[bool | None, tuple[int, ...]]] = {True: (2,), False: (1,), None: (1, 2)}
 """Whether pairs are classified -> how many texts an example has."""
 

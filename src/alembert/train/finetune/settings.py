@@ -1,10 +1,10 @@
-"""What `finetune` can be told, whatever the task; each task has settings of its own beside these.
+"""Settings of `finetune` for all tasks; each task has settings of its own beside these.
 
 `EpochSettings` are what distillation for a task shares with it.
 
 How several tasks share a run, and how masked LM goes along with any task.
 
-What R-Drop and adversarial training can be told; apart from them, so that settings are checked before torch is
+Settings of R-Drop and adversarial training, apart from them, so that settings are checked before torch is
 loaded.
 
 All settings of a fine-tuning run: put together from layers, and written as one file.
