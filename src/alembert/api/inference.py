@@ -29,6 +29,7 @@ from alembert.infer.predictor import Predictor
 from alembert.settings import drop_none
 
 if TYPE_CHECKING:
+    from alembert.infer.evaluate import Evaluation
     from alembert.infer.language_model import FilledMask, TextScore
 
 
@@ -76,13 +77,13 @@ def evaluate(
     rounds: int = 1000,
     device: str = "auto",
     progress: bool = True,
-) -> Any:
+) -> Evaluation | dict[str, Evaluation]:
     """Score a fine-tuned model on labelled files, with intervals, coverage and calibration.
 
     Of the `Evaluation` that is returned, `.scores.measures` has the scores, `.interval` the 95 % interval of the main one.
     To score all tasks of a multi-task model, give a dict of the tasks' files by their names, such as
     `{"disease": "disease-test.tsv", "topic": "topic-test.tsv"}`: a dict of evaluations is returned. `against` is another model to
-    compare with; `part` takes train, dev or test of files that `finetune` divided. `text` and `label` name columns of
+    compare with; `part` takes train, dev or test of files that `finetune` split. `text` and `label` name columns of
     tables. `rounds` is the number of bootstrap samples for the interval.
     """
     from alembert.corpus.readers.contract import ReadOptions

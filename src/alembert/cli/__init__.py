@@ -20,7 +20,7 @@ from typer.exceptions import TyperException
 from typer.main import get_command
 
 from alembert import __version__
-from alembert.cli.command import INTERRUPTED, REFUSED, VerbCommand
+from alembert.cli.command import INTERRUPTED, REFUSED, VerbCommand, move_command
 from alembert.errors import AlreadyDone, Interrupted, UserError
 from alembert.terminal import note, say, say_all
 
@@ -85,6 +85,10 @@ class LazyGroup(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
         """List the names without loading anything."""
         return list(COMMANDS)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command that the first word names."""
+        return super().resolve_command(ctx, move_command(args))
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands of `--help`."""

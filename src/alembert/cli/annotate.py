@@ -21,6 +21,7 @@ from alembert.cli.options import (
     DeviceRunOptions,
     MinPrecision,
     MinScore,
+    OneTask,
     Overwrite,
     RayRunOptions,
     RunOn,
@@ -75,14 +76,7 @@ def annotate(
             rich_help_panel=OUTPUT_PANEL,
         ),
     ] = None,
-    task: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="One task of a model that has several; all of them if not given.",
-            rich_help_panel=DATA_PANEL,
-        ),
-    ] = None,
+    task: OneTask = None,
     min_score: MinScore = None,
     min_precision: MinPrecision = None,
     keep: Annotated[

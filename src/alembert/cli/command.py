@@ -127,13 +127,17 @@ OLD_FLAGS: Final[Mapping[str, Mapping[str, str]]] = {
         "--max-length": "--set sequences.max_length={}",
         "--seed": "--set seed={}",
     },
-    "generate": {"--no-repeat": "--no-repeat-ngram {}"},
+    "generate": {"--longest": "--max-new-tokens {}", "--no-repeat": "--no-repeat-ngram {}"},
 }
 """By command: a flag of the last version -> what does the same now, with {} for its value. Accepted for one version."""
 
 
 _PANEL_ORDER: Final = {"Arguments": 0, "Model and data": 1, "Output": 4, "Settings": 5, "Options": 6}
 """Where a group stands in `--help`; all others stand in the middle."""
+
+
+_OWN_COMMANDS: Final = {"--fill-mask": "fill", "--generate": "generate"}
+"""Flags that `predict` had in the last version -> the command that does the same now."""
 
 
 class VerbCommand(TyperCommand):
@@ -157,6 +161,23 @@ class VerbCommand(TyperCommand):
         if "as_json" in hidden:
             formatter.write_paragraph()
             formatter.write_text("Like every command, it also takes --json, which prints one JSON object.")
+
+
+def move_command(words: list[str]) -> list[str]:
+    """Replace what `predict` did in the last version by the command that does it now, with a note.
+
+    >>> move_command(["predict", "work/mlm", "--fill-mask", "a [MASK]", "--json"])
+    ['fill', 'work/mlm', '--json', 'a [MASK]']
+    """
+    places = [place for place, word in enumerate(words) if word.partition("=")[0] in _OWN_COMMANDS]
+    if words[:1] != ["predict"] or not places:
+        return words
+    flag, sign, value = words[places[0]].partition("=")
+    command = _OWN_COMMANDS[flag]
+    note(f"predict {flag} TEXT is now `alembert {command} MODEL TEXT`; the old spelling is accepted for one version")
+    rest = words[places[0] + 1 :] if sign else words[places[0] + 2 :]
+    text = value if sign else " ".join(words[places[0] + 1 : places[0] + 2])
+    return [command, *words[1 : places[0]], *rest, *([] if text == "-" else [text])]
 
 
 def translate_flags(words: Sequence[str], old_flags: Mapping[str, str]) -> Iterator[str]:

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from alembert.artifact import Manifest, atomic_write
+from alembert.artifact import Manifest
 from alembert.cli.command import SET_ASIDE, VerbCommand
 from alembert.cli.options import (
     OUTPUT_PANEL,
@@ -26,7 +26,9 @@ from alembert.cli.options import (
     RayRunOptions,
     RunOn,
     assignments_option,
+    check_page,
     resolve_cluster,
+    write_page,
 )
 from alembert.corpus import build as verb
 from alembert.corpus.build import LexiconFiles
@@ -41,7 +43,6 @@ from alembert.corpus.statistics import (
 )
 from alembert.corpus.statistics import sample_documents as pick
 from alembert.corpus.store import Corpus, CorpusDocument
-from alembert.errors import BadFile
 from alembert.inspect.corpus_page import render_corpus_page
 from alembert.settings import apply_layers, read_layers, split_table
 from alembert.terminal import ProgressBar, note, print_json, say, stdout_console
@@ -164,26 +165,19 @@ def show(
 ) -> None:
     """Show the contents of a corpus, and what was dropped and why."""
 
+    check_page(html)
     opened = Corpus.open(corpus)
-    found = compute_statistics(opened)
+    statistics = compute_statistics(opened)
     entries = pick(opened, sample, seed)
     if html:
-        _write(html, render_corpus_page(found, entries))
+        write_page(html, render_corpus_page(statistics, entries))
     if as_json:
-        record = found.as_json() | ({"sample": [make_document_record(entry) for entry in entries]} if sample else {})
+        record = statistics.as_json() | (
+            {"sample": [make_document_record(entry) for entry in entries]} if sample else {}
+        )
         print_json(record, indent=2)
     else:
-        print_survey(found, entries)
-
-
-def _write(path: Path, text: str) -> None:
-
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        atomic_write(path, text.encode())
-    except OSError as problem:
-        raise BadFile(f"The page {path} cannot be written: {problem.strerror}. Choose another name.") from None
-    say(f"wrote {path}")
+        print_survey(statistics, entries)
 
 
 _COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red")

@@ -113,6 +113,14 @@ TaskName = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="Task to use if the model has several.", rich_help_panel=DATA_PANEL),
 ]
+OneTask = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="One task of a model that has several; all of them if not given.",
+        rich_help_panel=DATA_PANEL,
+    ),
+]
 SplitPart = Annotated[
     str | None,
     typer.Option(

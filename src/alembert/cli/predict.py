@@ -13,14 +13,13 @@ from typing import Annotated, Any
 import typer
 
 from alembert.cli.command import SET_ASIDE
-from alembert.cli.fill import fill_texts
-from alembert.cli.generate import continue_texts
 from alembert.cli.options import (
     DATA_PANEL,
     MODEL_HELP,
     OUTPUT_PANEL,
     MinPrecision,
     MinScore,
+    OneTask,
     ReadTable,
     assignments_option,
     find_file_path,
@@ -40,7 +39,6 @@ from alembert.infer.triples import TripleFilter, TripleModel
 from alembert.settings import read_layers
 from alembert.terminal import escape_controls, note, print_json
 
-FILL, GENERATE = "`alembert fill`", "`alembert generate`"
 FINE_TUNED = "fine-tuned models"
 
 
@@ -54,14 +52,7 @@ def predict(
             "If the first is a folder, it is a second model: a tagger and a relation model find triples.",
         ),
     ] = None,
-    task: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="One task of a model that has several; all of them if not given.",
-            rich_help_panel=DATA_PANEL,
-        ),
-    ] = None,
+    task: OneTask = None,
     min_score: MinScore = None,
     min_precision: MinPrecision = None,
     pair: Annotated[
@@ -109,44 +100,12 @@ def predict(
         bool, typer.Option("--json", help="Print one JSON object per text.", rich_help_panel=OUTPUT_PANEL)
     ] = False,
     assignments: Annotated[list[str] | None, assignments_option(ReadTable())] = None,
-    # What follows is now `alembert fill` and `alembert generate`, and goes with the next version.
-    fill_mask: Annotated[str | None, typer.Option(hidden=True)] = None,
-    generate: Annotated[str | None, typer.Option(hidden=True)] = None,
-    top: Annotated[int | None, typer.Option(min=1, max=1000, hidden=True)] = None,
-    method: Annotated[str | None, typer.Option(hidden=True)] = None,
-    longest: Annotated[int | None, typer.Option(hidden=True)] = None,
-    temperature: Annotated[float | None, typer.Option(hidden=True)] = None,
-    top_k: Annotated[int | None, typer.Option(hidden=True)] = None,
-    top_p: Annotated[float | None, typer.Option(hidden=True)] = None,
-    beams: Annotated[int | None, typer.Option(hidden=True)] = None,
-    count: Annotated[int | None, typer.Option(hidden=True)] = None,
-    seed: Annotated[int | None, typer.Option(hidden=True)] = None,
-    no_repeat: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Predict with a fine-tuned model."""
-    decoding = {
-        "method": method,
-        "max_new_tokens": longest,
-        "temperature": temperature,
-        "top_k": top_k,
-        "top_p": top_p,
-        "beams": beams,
-        "count": count,
-        "seed": seed,
-        "no_repeat_ngram": no_repeat,
-    }
     thresholds = {"min_score": min_score, "min_precision": min_precision}
     for_triples = {"pair": pair, "min_triple_score": min_triple_score}
     for_file = {"set": assignments or None}
     fine_tuned = {"task": task, "file": file, "lexicon": lexicon, **thresholds, **for_triples, **for_file}
-    if fill_mask is None:
-        _refuse({"top": top}, FILL)
-    if generate is None:
-        _refuse(decoding, GENERATE)
-    if fill_mask is not None or generate is not None:
-        _refuse(fine_tuned, FINE_TUNED)
-        _predict_deprecated(model, texts, fill_mask, top, generate, decoding, as_json)
-        return
     _refuse_files(texts or [], file)
     if is_next:
         _refuse(fine_tuned, FINE_TUNED)
@@ -197,10 +156,10 @@ def _predict_texts(
 
 def _triple_filter(pair: list[str] | None, min_triple_score: float | None) -> TripleFilter:
 
-    types = [tuple(each.split(":")) for each in pair or []]
-    for given, names in zip(pair or [], types, strict=True):
+    types = [tuple(word.split(":")) for word in pair or []]
+    for word, names in zip(pair or [], types, strict=True):
         if len(names) != 2 or not all(names):
-            raise BadSetting(f"--pair is {given!r}; expected two types, such as Chemical:Gene.")
+            raise BadSetting(f"--pair is {word!r}; expected two types, such as Chemical:Gene.")
     return TripleFilter(types=tuple((head, tail) for head, tail in types), min_score=min_triple_score or 0.0)
 
 
@@ -220,38 +179,9 @@ def _predict_next(model: str, texts: Sequence[str], as_json: bool) -> None:
 
 
 def _refuse(options: dict[str, Any], owner: str) -> None:
-    given = next((name for name, value in options.items() if value is not None), None)
-    if given:
-        raise BadSetting(f"--{given.replace('_', '-')} belongs to {owner}. Leave it out.")
-
-
-def _predict_deprecated(
-    model: str,
-    texts: Sequence[str] | None,
-    fill_mask: str | None,
-    top: int | None,
-    generate: str | None,
-    decoding: dict[str, Any],
-    as_json: bool,
-) -> None:
-    """Fill masks or continue a text under the names that this had in the last version."""
-
-    if texts:
-        raise BadSetting(f"`alembert predict MODEL TEXT...` is for {FINE_TUNED}. Use {FILL} or {GENERATE}.")
-    if fill_mask is not None and generate is not None:
-        raise BadSetting("--fill-mask and --generate were both given. Give one of them.")
-    old, new = ("--fill-mask", "fill") if fill_mask is not None else ("--generate", "generate")
-    note(f"{old} of predict goes with the next version: use `alembert {new} MODEL TEXT`")
-    if fill_mask is not None:
-        set_aside = fill_texts(model, _to_texts(fill_mask), top or 5, as_json)
-    else:
-        set_aside = continue_texts(model, _to_texts(generate), decoding, as_json)
-    if set_aside:
-        raise typer.Exit(SET_ASIDE)
-
-
-def _to_texts(text: str | None) -> list[str]:
-    return [] if text is None or text == "-" else [text]
+    option = next((name for name, value in options.items() if value is not None), None)
+    if option:
+        raise BadSetting(f"--{option.replace('_', '-')} belongs to {owner}. Leave it out.")
 
 
 def predict_texts(model: TaskModel, texts: Sequence[str], as_json: bool) -> None:
