@@ -119,8 +119,8 @@ def second_pass(teacher: Path, student: str, folder: Path, cache: str) -> tuple[
     data = DataFiles(train=(folder / "train.tsv",), dev=(folder / "devel.tsv",))
     with tempfile.TemporaryDirectory() as out:
         job = DistillJob(teacher=str(teacher), student=student, data=data)
-        around = RunContext(cache=Path(out) / "cache")
-        distill(job, Path(out) / "student", settings, around=around)
+        context = RunContext(cache=Path(out) / "cache")
+        distill(job, Path(out) / "student", settings, context=context)
         rows = list(RunLog(Path(out) / "student" / INTERMEDIATE_FOLDER, tensorboard=False).rows("step"))
     half = next(row for row in rows if row["tokens"] >= rows[-1]["tokens"] / 2)
     return rows[-1]["seconds"] - half["seconds"], rows[-1]["loss"]

@@ -135,7 +135,7 @@ class Lesson:
         batch = Batch.packed(ids)
         flat = np.concatenate([start + own for start, own in zip(batch.starts_B.tolist(), places, strict=True)])
         target = LMTarget(torch.from_numpy(flat), torch.from_numpy(np.concatenate(labels).astype(np.int64)))
-        return MicroBatch(batch, "bidirectional", {"masked_lm": target}, wanted=len(flat))
+        return MicroBatch(batch, "bidirectional", {"masked_lm": target}, tokens_read=len(flat))
 
     def loss(self, model, micro, totals, noise):
         from alembert.nn.projection import vocabulary_loss
@@ -212,7 +212,7 @@ def report(vocab_size: int, cases: dict[str, Rows], seconds: dict[str, dict[str,
     shares = {}
     for case, rows in cases.items():
         predicted = round(0.15 * tokens[case])
-        work = count_training_flops(config, [len(row) for row in rows], predicted, wanted=predicted)
+        work = count_training_flops(config, [len(row) for row in rows], predicted, tokens_read=predicted)
         shares[case] = work / seconds["alembert"][case] / 1e9 / peak
         print(f"{case}: {len(rows)} rows, {tokens[case]:,} tokens, longest row {max(map(len, rows))}")
         for name in speeds:

@@ -81,10 +81,10 @@ def cached(hub_cache: Path, name: str) -> Path:
     "command",
     [
         "predict {} gene",
-        "evaluate {} examples.tsv --bootstrap-samples 5",
-        "evaluate {} examples.tsv --against {} --no-speed --bootstrap-samples 5",
+        "evaluate {} examples.tsv --set run.bootstrap_samples=5",
+        "evaluate {} examples.tsv --against {} --set run.speed=false --set run.bootstrap_samples=5",
         "annotate {} notes.jsonl --out annotated",
-        "export {} --fp32 --no-speed --out exported",
+        "export {} --fp32 --set run.speed=false --out exported",
         "inspect errors {} examples.tsv",
         "inspect tokens {} gene",
         "inspect masks notes.jsonl --model {}",

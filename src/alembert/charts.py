@@ -276,8 +276,8 @@ def _extent(values: Sequence[float]) -> tuple[float, float]:
     low, high = min(values, default=0.0), max(values, default=1.0)
     if high - low > _LEAST:
         return low, high
-    around = abs(low) / 2 if abs(low) > _LEAST else 1.0
-    return low - around, high + around
+    margin = abs(low) / 2 if abs(low) > _LEAST else 1.0
+    return low - margin, high + margin
 
 
 def choose_ticks(low: float, high: float, *, whole: bool = False) -> list[float]:

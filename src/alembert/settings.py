@@ -26,6 +26,8 @@ from typing import Any, Final, TypeVar
 from alembert.errors import BadFile, BadSetting
 
 T = TypeVar("T")
+SETTINGS_HELP: Final = "help"
+"""What --set takes in place of KEY=VALUE, to have all settings printed."""
 _NONE: Final = "none"
 """How a file says that something is off, for which TOML has no word."""
 Layers = Mapping[str, Mapping[str, Any]]
@@ -43,7 +45,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def read_layers(config: Path | None, words: Sequence[str] | None, flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a command was told: by its file, then by --set and by its flags, of which those that are None are dropped.
+    """Return the layers of a command: its file, then --set and its flags, of which those that are None are dropped.
 
     What the command line says is one layer, since settings may only fit together.
     """
@@ -120,6 +122,8 @@ def parse_assignments(words: Sequence[str]) -> dict[str, Any]:
     """
     texts: dict[str, tuple[str, ...]] = {}
     for word in words:
+        if word == SETTINGS_HELP:
+            continue
         key, sign, value = word.partition("=")
         if not sign or not all(key.split(".")):
             raise BadSetting(f"--set is {word!r}; expected KEY=VALUE, such as --set optimiser.learning_rate=1e-4.")

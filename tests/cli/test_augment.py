@@ -79,7 +79,7 @@ def test_a_tagger_augments_its_own_examples(folder: Path, capsys: pytest.Capture
 
 
 def test_another_model_gives_words(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["augment", "ner", *USUAL, "--set", "run.words=model", "--no-originals", "--json"]) == 0
+    assert run(["augment", "ner", *USUAL, "--set", "run.words=model", "--set", "run.originals=false", "--json"]) == 0
     told = capsys.readouterr()
     counts = json.loads(told.out)
     assert counts["filled"] > 0

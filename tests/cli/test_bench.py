@@ -67,15 +67,17 @@ def test_speed_size_start_and_peers_are_printed(command: Any) -> None:
         "transformers, batches of 32 sorted by length",
     ]
     assert "MB in the folder;" in out
-    assert "s to the first answer" in out
-    assert "Left out: the same library without settings, batches of 32 as they come, because it is for Exports" in out
+    assert "s from opening it to the first prediction" in out
+    assert (
+        "Not measured: the same library without settings, batches of 32 as they come, because it is for Exports" in out
+    )
 
 
 def test_long_texts_have_a_line_of_their_own(command: Any) -> None:
     code, out, _ = command("ner", "examples.jsonl", "texts.jsonl", "--limit", "30")
     assert code == 0
     assert "this model, short texts" in out
-    assert "24 texts are read through several windows" in out
+    assert "24 texts need several windows" in out
 
 
 def test_json_is_one_object(command: Any) -> None:

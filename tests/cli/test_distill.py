@@ -78,7 +78,7 @@ def test_plain_text_is_labelled_by_the_teacher(folder: Path, capsys: pytest.Capt
 
 
 def test_the_comparison_is_printed_and_written(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run([*TASK, "--student", "half", "--compare", "dev.jsonl", "--out", "small"]) == 0
+    assert run([*TASK, "--student", "half", "--set", "run.compare=dev.jsonl", "--out", "small"]) == 0
     told = capsys.readouterr().out
     assert all(name in told for name in ("teacher", "student", "without distillation", "speed-up"))
     table = json.loads((folder / "small-comparison" / "comparison.json").read_text())
@@ -88,7 +88,7 @@ def test_the_comparison_is_printed_and_written(folder: Path, capsys: pytest.Capt
 def test_types_are_said_of_each_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     types = ["--set", "run.types=train.jsonl=gene", "--set", "run.types=test.jsonl=disease"]
     write_lines(Path("test.jsonl"), labelled("test", 6, 80))
-    assert run([*TASK, "--student", "half", *types, "--compare", "test.jsonl", "--out", "small"]) == 0
+    assert run([*TASK, "--student", "half", *types, "--set", "run.compare=test.jsonl", "--out", "small"]) == 0
     assert "entities of other types than gene were left out" in (folder / "small/run/data.json").read_text()
     assert run([*TASK, "--student", "half", "--set", "run.types=elsewhere.jsonl=gene", "--out", "x"]) == 2
     assert "names elsewhere.jsonl" in capsys.readouterr().err
@@ -101,7 +101,7 @@ def test_a_student_that_is_done_is_compared_and_plain_text_is_left_out_of_a_cont
     (folder / "texts.jsonl").write_text(texts, encoding="utf8")
     asked = [*TASK, "--student", "half", "--texts", "texts.jsonl", "--out", "small"]
     assert run(asked) == 0
-    assert run([*asked, "--compare", "dev.jsonl"]) == 0
+    assert run([*asked, "--set", "run.compare=dev.jsonl"]) == 0
     assert "without plain text" in capsys.readouterr().out
     table = json.loads((folder / "small-comparison" / "comparison.json").read_text())
     assert [model["name"] for model in table["models"]][2:] == ["without distillation", "without plain text"]
@@ -109,8 +109,8 @@ def test_a_student_that_is_done_is_compared_and_plain_text_is_left_out_of_a_cont
 
 def test_what_the_general_stage_has_no_use_for_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["distill", "plain", "--student", "1x12", "--corpus", "dev.jsonl", "--out", "general"]
-    assert run([*asked, "--epochs", "3", "--compare", "dev.jsonl"]) == 2
-    assert "--epochs and --compare cannot be used with --corpus" in capsys.readouterr().err
+    assert run([*asked, "--epochs", "3", "--set", "run.compare=dev.jsonl"]) == 2
+    assert "--epochs and run.compare cannot be used with --corpus" in capsys.readouterr().err
 
 
 def test_the_general_stage(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -123,7 +123,7 @@ def test_the_general_stage(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_a_student_can_forget_its_training_data(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["distill", "--set", "forget_training=true", "--show-config"]) == 0
+    assert run(["distill", "--set", "forget_training=true", "--set", "help"]) == 0
     assert tomllib.loads(capsys.readouterr().out)["forget_training"] is True
 
 
@@ -132,7 +132,7 @@ def test_a_student_can_forget_its_training_data(capsys: pytest.CaptureFixture[st
 def test_settings_can_be_shown_and_read_again(
     stage: list[str], preset: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = ["distill", *stage, "--show-config"]
+    asked = ["distill", *stage, "--set", "help"]
     assert run([*asked, "--preset", preset]) == 0
     shown = capsys.readouterr().out
     (folder / "shown.toml").write_text(shown)

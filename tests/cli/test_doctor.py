@@ -78,7 +78,7 @@ def test_verdicts_are_told(prober: Prober) -> None:
 
 def test_table_fits_80_columns(prober: Prober) -> None:
     report = build_doctor_report(hardware.detect_capabilities(cpu=XEON, prober=prober))
-    lines = [line for line in table(report).splitlines() if not line.startswith("Remembered in")]
+    lines = [line for line in table(report).splitlines() if not line.startswith("Stored in")]
     assert max(map(len, lines)) <= 80
 
 
@@ -135,5 +135,5 @@ def test_probing_is_announced_on_stderr(
     monkeypatch.setattr("alembert.hardware.capabilities.Prober", lambda: prober)
     run(["doctor", "--json", "--refresh"])
     shown = capsys.readouterr()
-    assert "trying" in shown.err
+    assert "testing numeric types" in shown.err
     assert json.loads(shown.out)

@@ -50,7 +50,7 @@ def test_train_has_a_help_of_its_own(capsys: pytest.CaptureFixture[str]) -> None
     assert "--task TASK" not in told
 
 
-@pytest.mark.parametrize(("options", "code"), [(["--show-config"], 0), (["--epochs", "no"], 2)])
+@pytest.mark.parametrize(("options", "code"), [(["--set", "help"], 0), (["--epochs", "no"], 2)])
 def test_train_is_finetune_for_the_task_compare(
     options: list[str], code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -58,7 +58,7 @@ def command(capsys: pytest.CaptureFixture[str]) -> Any:
 
 
 def test_types_that_a_file_annotates_can_be_said(command: Any) -> None:
-    code, out, told = command("evaluate ner test.jsonl --set read.types=test.jsonl=Drug --bootstrap-samples 1")
+    code, out, told = command("evaluate ner test.jsonl --set read.types=test.jsonl=Drug --set run.bootstrap_samples=1")
     assert code == 0
     assert "f1 1.0000" in out
     assert "In 2 of 2 examples only Drug counts" in out
@@ -67,7 +67,7 @@ def test_types_that_a_file_annotates_can_be_said(command: Any) -> None:
 
 
 def test_scores_are_printed_with_interval_labels_and_coverage(command: Any) -> None:
-    code, out, _ = command("evaluate ner test.jsonl --bootstrap-samples 50")
+    code, out, _ = command("evaluate ner test.jsonl --set run.bootstrap_samples=50")
     assert code == 0
     lines = out.splitlines()
     assert lines[0] == "ner, task tag, on test.jsonl"
@@ -78,26 +78,26 @@ def test_scores_are_printed_with_interval_labels_and_coverage(command: Any) -> N
 
 
 def test_overlap_with_training_is_a_warning(command: Any) -> None:
-    _, out, err = command("evaluate ner test.jsonl --bootstrap-samples 5")
+    _, out, err = command("evaluate ner test.jsonl --set run.bootstrap_samples=5")
     sentence = "1 of the 2 examples have a text that the model was trained on; without them f1 is 0.5000."
     assert sentence in out
     assert f"note: {sentence}" in err
 
 
 def test_json_is_one_object_and_nothing_else(command: Any) -> None:
-    code, out, _ = command("evaluate ner test.jsonl --bootstrap-samples 5 --against old --json")
+    code, out, _ = command("evaluate ner test.jsonl --set run.bootstrap_samples=5 --against old --json")
     record = json.loads(out)
     assert (code, record["task"], record["seen"]["count"]) == (0, "tag", 1)
     assert record["against"]["difference"] == pytest.approx(2 / 3)
 
 
 def test_a_comparison_is_told(command: Any) -> None:
-    _, out, _ = command("evaluate ner test.jsonl --bootstrap-samples 5 --against old")
+    _, out, _ = command("evaluate ner test.jsonl --set run.bootstrap_samples=5 --against old")
     assert "Against old: f1 differs by +0.6667, 95 % interval " in out
 
 
 def test_a_comparison_shows_score_size_and_speed_side_by_side(command: Any) -> None:
-    code, out, _ = command("evaluate ner test.jsonl --bootstrap-samples 5 --against old")
+    code, out, _ = command("evaluate ner test.jsonl --set run.bootstrap_samples=5 --against old")
     lines = out[out.index("Score, size and speed") :].splitlines()
     assert code == 0
     assert lines[1].split() == ["ner", "old"]
@@ -107,14 +107,16 @@ def test_a_comparison_shows_score_size_and_speed_side_by_side(command: Any) -> N
 
 
 def test_speed_can_be_left_out(command: Any) -> None:
-    _, out, _ = command("evaluate ner test.jsonl --bootstrap-samples 5 --against old --no-speed --json")
+    _, out, _ = command(
+        "evaluate ner test.jsonl --set run.bootstrap_samples=5 --against old --set run.speed=false --json"
+    )
     compared = json.loads(out)["comparison"]
     assert (compared["machine"], [model["speed"] for model in compared["models"]]) == (None, [None, None])
 
 
 def test_several_models_are_compared_with_the_first_of_them(command: Any) -> None:
     code, out, _ = command(
-        "evaluate ner test.jsonl --bootstrap-samples 5 --against ner --against old --no-speed --json"
+        "evaluate ner test.jsonl --set run.bootstrap_samples=5 --against ner --against old --set run.speed=false --json"
     )
     compared = json.loads(out)["comparison"]
     assert (code, compared["reference"]) == (0, "ner")
@@ -123,12 +125,12 @@ def test_several_models_are_compared_with_the_first_of_them(command: Any) -> Non
 
 
 def test_without_another_model_there_is_no_comparison(command: Any) -> None:
-    _, out, _ = command("evaluate ner test.jsonl --bootstrap-samples 5 --json")
+    _, out, _ = command("evaluate ner test.jsonl --set run.bootstrap_samples=5 --json")
     assert "comparison" not in json.loads(out)
 
 
 def test_the_report_has_the_comparison(command: Any) -> None:
-    command("evaluate ner test.jsonl --bootstrap-samples 5 --against old --report report.html")
+    command("evaluate ner test.jsonl --set run.bootstrap_samples=5 --against old --report report.html")
     html = Path("report.html").read_text(encoding="utf8")
     assert "<h2>Score, size and speed</h2>" in html
     assert "f1 against speed" in html
@@ -136,7 +138,7 @@ def test_the_report_has_the_comparison(command: Any) -> None:
 
 @pytest.mark.parametrize("arguments", ["ner test.jsonl --against old", "cls labels.jsonl"])
 def test_the_report_is_one_page(arguments: str, command: Any) -> None:
-    code, _, err = command(f"evaluate {arguments} --bootstrap-samples 5 --report out/report.html")
+    code, _, err = command(f"evaluate {arguments} --set run.bootstrap_samples=5 --report out/report.html")
     html = Path("out/report.html").read_text(encoding="utf8")
     assert (code, "the page is out/report.html" in err) == (0, True)
     assert html.startswith("<!doctype html>")
@@ -163,7 +165,7 @@ def test_rows_that_are_set_aside_are_named_and_exit_code_3(verb: str, command: A
         ("evaluate ner empty.jsonl", "has no example that can be scored"),
         ("evaluate ner test.jsonl --against cls", "only models for the same task"),
         ("evaluate ner test.jsonl --part test", "has no split"),
-        ("evaluate ner test.jsonl --bootstrap-samples 0", "--bootstrap-samples"),
+        ("evaluate ner test.jsonl --set run.bootstrap_samples=0", "`bootstrap_samples` is 0"),
         ("evaluate ner test.jsonl --report .", "The page cannot be written"),
         ("evaluate ner", "Missing"),
         ("inspect errors ner empty.jsonl", "has no example that can be scored"),
@@ -220,9 +222,9 @@ def test_examples_come_from_folders_patterns_and_standard_input(command: Any, mo
     Path("corpus/deep").mkdir(parents=True)
     write_tagged(Path("corpus/deep/some.jsonl"), {"1": DOCUMENTS["1"]})
     write_tagged(Path("corpus/others.jsonl"), {name: DOCUMENTS[name] for name in DOCUMENTS if name != "1"})
-    _, expected, said = command("evaluate ner test.jsonl --bootstrap-samples 1")
+    _, expected, said = command("evaluate ner test.jsonl --set run.bootstrap_samples=1")
     for inputs in ("corpus", "corpus/**/*.jsonl", "-"):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(Path("test.jsonl").read_bytes())))
-        code, out, told = command(f"evaluate ner {inputs} --bootstrap-samples 1")
+        code, out, told = command(f"evaluate ner {inputs} --set run.bootstrap_samples=1")
         assert (code, told) == (0, said)
         assert out.splitlines()[1:] == expected.splitlines()[1:]

@@ -12,7 +12,7 @@ from alembert.cli import run
 from alembert.hardware.capabilities import Capabilities, ReasonedChoice
 from small_checkpoints import fine_tuned, fine_tuned_together
 
-INT8 = ["export", "ner", "--calibrate", "examples.jsonl", "--set", "calibration_rows=6", "--no-speed"]
+INT8 = ["export", "ner", "--calibrate", "examples.jsonl", "--set", "calibration_rows=6", "--set", "run.speed=false"]
 GUARDED = """
 import socket, sys
 def refuse(*arguments, **more):
@@ -72,7 +72,9 @@ def test_a_labelled_file_is_what_the_loss_is_measured_on(command: Any) -> None:
 
 def test_plain_text_calibrates_and_answers_are_compared(command: Any) -> None:
     Path("texts.txt").write_text("aspirin and sepsis\n\nno fever\n")
-    code, out, _ = command("export", "ner", "--calibrate", "texts.txt", "--no-speed", "--out", "int8", "--json")
+    code, out, _ = command(
+        "export", "ner", "--calibrate", "texts.txt", "--set", "run.speed=false", "--out", "int8", "--json"
+    )
     measured = json.loads(out)["measured"]
     assert code == 0
     assert (measured["judged"], measured["fp32"]) == (2, None)
@@ -157,7 +159,7 @@ def _several(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("_several")
 def test_several_tasks_have_files_of_their_names(command: Any) -> None:
     files = ["--calibrate", "ner=ner.jsonl", "--calibrate", "topic=topic.jsonl", "--dev", "topic=topic.jsonl"]
-    options = ["--set", "calibration_rows=6", "--set", "max_score_loss=100", "--no-speed", "--json"]
+    options = ["--set", "calibration_rows=6", "--set", "max_score_loss=100", "--set", "run.speed=false", "--json"]
     code, out, _ = command("export", "both", *files, *options, "--out", "int8")
     assert code == 0
     assert {name: each["judged"] for name, each in json.loads(out)["tasks"].items()} == {

@@ -11,7 +11,7 @@ import pytest
 from alembert import hardware, sample
 from alembert.cli import run
 from alembert.cli.finetune import FinetuneRunOptions, parse_duration
-from alembert.cli.finetune_tasks import TaskRunSettings, parse_tasks, resolve_task_settings
+from alembert.cli.finetune_tasks import parse_tasks
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadSetting
 from alembert.files.checkpoint import Checkpoint
@@ -21,11 +21,12 @@ from alembert.settings import read_layers, split_table
 from alembert.tasks.tag.data import TagSettings
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import Vocabulary
+from alembert.train.finetune.settings import TaskRunSettings, resolve_settings
 
 TAG = parse_tasks(["tag"])
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789-.,()%/'"
 TEXT = "Imatinib for leukemia."
-QUICK = ["--epochs", "1", "--device", "cpu", "--train", "train.jsonl", "--model", "model"]
+QUICK = ["--epochs", "1", "--train", "train.jsonl", "--model", "model"]
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +62,7 @@ def tagger(folder: Path) -> Path:
 
 
 def test_the_data_are_shown_without_training(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
-    assert run(["finetune", "--task", "tag", *QUICK, "--check"]) == 0
+    assert run(["finetune", "--task", "tag", *QUICK]) == 0
     told = capsys.readouterr().out
     assert "entities of 3 types: chemical, disease, gene" in told
     assert "were set apart for" in told
@@ -69,17 +70,14 @@ def test_the_data_are_shown_without_training(capsys: pytest.CaptureFixture[str],
 
 
 def test_types_that_are_said_are_learnt_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    assert (
-        run(["finetune", "--task", "tag", *QUICK, "--set", "read.types=gene", "--set", "read.types=disease", "--check"])
-        == 0
-    )
+    assert run(["finetune", "--task", "tag", *QUICK, "--set", "read.types=gene", "--set", "read.types=disease"]) == 0
     told = capsys.readouterr().out
     assert "entities of 2 types: disease, gene" in told
     assert "entities of other types than disease, gene were left out: chemical" in told
 
 
 def test_a_report_on_the_data_can_be_json(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["finetune", "--task", "classify", *QUICK, "--check", "--json"]) == 0
+    assert run(["finetune", "--task", "classify", *QUICK, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["parts"][0]["name"] == "train"
 
 
@@ -127,7 +125,7 @@ def test_trying_rates_keeps_the_best(capsys: pytest.CaptureFixture[str], tmp_pat
             "`label` is ['a', 'b'], which is not a string",
         ),
         (["--task", "tag", *QUICK, "--out", "x", "--rato", "1"], "See `alembert finetune --help`"),
-        (["--task", "tag", *QUICK], "--out"),
+        (["--task", "tag", *QUICK[:-2], "--out", "x"], "give --model and --train"),
         (
             ["--task", "tag", *QUICK, "--out", "x", "--set", "task.head=crf", "--set", "task.head=span"],
             "`head` is ['crf', 'span'], which is not one of",
@@ -138,7 +136,7 @@ def test_trying_rates_keeps_the_best(capsys: pytest.CaptureFixture[str], tmp_pat
         ),
         (["--task", "tag", *QUICK, "--out", "x", "--set", "run.tune=soon"], "run.tune is 'soon'"),
         (["--task", "tag", *QUICK, "--out", "x", "--epochs", "-1"], "`epochs` is -1"),
-        (["--task", "tag", *QUICK, "--out", "x", "--device", "toaster"], "cannot use the device 'toaster'"),
+        (["--task", "tag", *QUICK, "--out", "x", "--set", "run.device=toaster"], "cannot use the device 'toaster'"),
         (["--task", "tag", *QUICK, "--out", "x", "--dev", "train.jsonl"], "were left out of training"),
         (["--task", "tag", *QUICK, "--out", "x", "--dev", "nowhere.tsv"], "The input nowhere.tsv"),
         (["--task", "tag", *QUICK[:-1], "nowhere", "--out", "x"], "no folder nowhere"),
@@ -166,7 +164,7 @@ def test_a_model_that_was_not_fine_tuned_is_named(model: str, capsys: pytest.Cap
 def test_the_file_and_the_flags_go_together(tmp_path: Path) -> None:
     path = tmp_path / "settings.toml"
     path.write_text('epochs = 3\nseed = 9\n[optimiser]\nlearning_rate = 0.5\n[task]\nhead = "crf"\nmax_length = 64\n')
-    settings, tasks = resolve_task_settings(TAG, read_layers(path, None, {"epochs": 7.0, "task": {"head": "span"}}))
+    settings, tasks = resolve_settings(TAG.kinds, read_layers(path, None, {"epochs": 7.0, "task": {"head": "span"}}))
     assert (settings.epochs, settings.seed, settings.optimiser.learning_rate) == (7.0, 9, 0.5)
     assert tasks == {"tag": TaskRunSettings(TagSettings(head="span", max_length=64), ReadOptions())}
 
@@ -183,12 +181,12 @@ def test_shown_settings_can_be_given_back(capsys: pytest.CaptureFixture[str], tm
         "--set",
         "forget_training=true",
     ]
-    assert run([*asked, "--show-config"]) == 0
+    assert run([*asked, "--set", "help"]) == 0
     path = tmp_path / "shown.toml"
     path.write_text(capsys.readouterr().out)
     options, layers = split_table(FinetuneRunOptions(), "run", read_layers(path, None, {}))
     assert options == FinetuneRunOptions()
-    settings, tasks = resolve_task_settings(TAG, layers)
+    settings, tasks = resolve_settings(TAG.kinds, layers)
     assert (tasks["tag"].of_task.head, settings.optimiser.learning_rate) == ("crf", 0.002)
     assert settings.forget_training
 
@@ -203,14 +201,14 @@ def test_a_table_of_the_file_must_be_one(tmp_path: Path) -> None:
     path = tmp_path / "settings.toml"
     path.write_text('task = "tag"\n')
     with pytest.raises(BadSetting, match=r"`task` is 'tag'; expected a table, which begins with \[task\]"):
-        resolve_task_settings(TAG, read_layers(path, None, {}))
+        resolve_settings(TAG.kinds, read_layers(path, None, {}))
 
 
 def test_files_are_read_as_the_file_and_the_flags_say(tmp_path: Path) -> None:
     path = tmp_path / "settings.toml"
     path.write_text('[read]\nid = "paper"\nlabel = "x"\n')
     changes = {"read": {"label": "verdict", "text": ["a", "b"]}}
-    reading = resolve_task_settings(parse_tasks(["classify"]), read_layers(path, None, changes))[1]["classify"].reading
+    reading = resolve_settings(parse_tasks(["classify"]).kinds, read_layers(path, None, changes))[1]["classify"].reading
     assert (reading.id, reading.label, reading.text) == ("paper", "verdict", ("a", "b"))
 
 
@@ -221,7 +219,7 @@ def scorer(folder: Path) -> Path:
     (folder / "scores.tsv").write_text("\n".join(["note\ttext\tlabel\tvalue", *rows]) + "\n")
     files = ["--model", str(folder / "model"), "--train", str(folder / "scores.tsv")]
     columns = ["--set", "read.text=note", "--set", "read.label=value"]
-    out = ["--epochs", "1", "--device", "cpu", "--out", str(folder / "scorer")]
+    out = ["--epochs", "1", "--set", "run.device=cpu", "--out", str(folder / "scorer")]
     assert run(["finetune", "--task", "classify", *files, *columns, *out]) == 0
     return folder / "scorer"
 
@@ -236,7 +234,7 @@ def test_a_model_is_scored_on_the_columns_that_it_was_trained_on(
     capsys: pytest.CaptureFixture[str], scorer: Path, folder: Path
 ) -> None:
     capsys.readouterr()
-    assert run(["evaluate", str(scorer), str(folder / "scores.tsv"), "--bootstrap-samples", "5", "--json"]) == 0
+    assert run(["evaluate", str(scorer), str(folder / "scores.tsv"), "--set", "run.bootstrap_samples=5", "--json"]) == 0
     told = capsys.readouterr()
     assert "the text is in column note, the label in column value" in told.err
     assert json.loads(told.out)["scores"]["coverage"]["characters"] > 20 * len("sour apple")

@@ -12,7 +12,6 @@ from alembert.cli.finetune_tasks import (
     FileArguments,
     build_data,
     parse_tasks,
-    resolve_task_settings,
 )
 from alembert.errors import BadSetting
 from alembert.files.checkpoint import Checkpoint
@@ -22,12 +21,12 @@ from alembert.settings import read_layers, split_table
 from alembert.tasks import TASKS
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import Vocabulary
-from alembert.train.finetune.settings import FinetuneSettings, get_default_settings
+from alembert.train.finetune.settings import FinetuneSettings, get_default_settings, resolve_settings
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789-.,()%/'"
 TEXT = "Imatinib for leukemia."
 BOTH = ["--task", "tag=train.jsonl", "--task", "topic:classify=train.jsonl"]
-QUICK = ["--model", "model", "--epochs", "1", "--device", "cpu"]
+QUICK = ["--model", "model", "--epochs", "1", "--set", "run.device=cpu"]
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +124,7 @@ def test_without_a_name_the_tasks_are_listed(verb: list[str], both: Path, capsys
 
 
 def test_the_data_of_each_task_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["finetune", *BOTH, *QUICK, "--check", "--json"]) == 0
+    assert run(["finetune", *BOTH, *QUICK, "--json"]) == 0
     tables = json.loads(capsys.readouterr().out)
     assert {name: table["parts"][0]["examples"] for name, table in tables.items()} == {"tag": 14, "topic": 14}
 
@@ -161,16 +160,16 @@ def test_what_cannot_be_is_one_sentence_and_nothing_is_written(
 
 
 def test_a_single_task_may_have_its_file_behind_it() -> None:
-    wishes = parse_tasks(["tag=train.jsonl"])
-    _, settings = resolve_task_settings(wishes, read_layers(None, None, {}))
-    assert build_data(wishes, FileArguments(), settings)["tag"].train == (Path("train.jsonl"),)
+    tasks = parse_tasks(["tag=train.jsonl"])
+    _, settings = resolve_settings(tasks.kinds, read_layers(None, None, {}))
+    assert build_data(tasks, FileArguments(), settings)["tag"].train == (Path("train.jsonl"),)
 
 
 def test_more_files_of_a_task_are_named() -> None:
-    wishes = parse_tasks(["tag=train.jsonl", "topic:classify"])
-    _, settings = resolve_task_settings(wishes, read_layers(None, None, {}))
-    files = FileArguments(train=["tag=train.jsonl"], whole=["topic=train.jsonl"], split="90/10")
-    data = build_data(wishes, files, settings)
+    tasks = parse_tasks(["tag=train.jsonl", "topic:classify"])
+    _, settings = resolve_settings(tasks.kinds, read_layers(None, None, {}))
+    files = FileArguments(train=["tag=train.jsonl"], unsplit=["topic=train.jsonl"], split="90/10")
+    data = build_data(tasks, files, settings)
     assert len(data["tag"].train) == 2
     assert (data["topic"].unsplit, data["topic"].split) == ((Path("train.jsonl"),), "90/10")
 
@@ -181,8 +180,8 @@ def test_each_task_has_a_table_in_the_file(tmp_path: Path) -> None:
         '[multitask]\nmixing = "temperature"\n[read]\nid = "paper"\n[task.tag]\nhead = "crf"\nweight = 2\n'
         '[task.topic.read]\nlabel = "verdict"\n'
     )
-    settings, tasks = resolve_task_settings(
-        parse_tasks(["tag=a", "topic:classify=b"]), read_layers(path, None, {"epochs": 7.0})
+    settings, tasks = resolve_settings(
+        parse_tasks(["tag=a", "topic:classify=b"]).kinds, read_layers(path, None, {"epochs": 7.0})
     )
     assert (settings.epochs, settings.multitask.mixing) == (7.0, "temperature")
     assert (tasks["tag"].of_task.head, tasks["tag"].weight, tasks["topic"].weight) == ("crf", 2.0, 1.0)
@@ -203,23 +202,23 @@ def test_tables_that_fit_no_task_are_refused(text: str, sentence: str, tmp_path:
     path = tmp_path / "settings.toml"
     path.write_text(text)
     with pytest.raises(BadSetting, match=sentence):
-        resolve_task_settings(parse_tasks(["tag=a", "topic:classify=b"]), read_layers(path, None, {}))
+        resolve_settings(parse_tasks(["tag=a", "topic:classify=b"]).kinds, read_layers(path, None, {}))
 
 
 def test_shown_settings_can_be_given_back(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert run(["finetune", *BOTH, "--learning-rate", "0.002", "--show-config"]) == 0
+    assert run(["finetune", *BOTH, "--learning-rate", "0.002", "--set", "help"]) == 0
     path = tmp_path / "shown.toml"
     path.write_text(capsys.readouterr().out)
     options, layers = split_table(FinetuneRunOptions(), "run", read_layers(path, None, {}))
     assert options == FinetuneRunOptions()
-    settings, tasks = resolve_task_settings(parse_tasks(["tag=a", "topic:classify=b"]), layers)
+    settings, tasks = resolve_settings(parse_tasks(["tag=a", "topic:classify=b"]).kinds, layers)
     assert settings.optimiser.learning_rate == 0.002
     assert set(tasks) == {"tag", "topic"}
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_what_is_usual_for_a_task_can_be_said_in_a_file(task: str) -> None:
-    settings, _ = resolve_task_settings(parse_tasks([task]), read_layers(None, None, {}))
+    settings, _ = resolve_settings(parse_tasks([task]).kinds, read_layers(None, None, {}))
     assert settings == get_default_settings(task)
     assert settings.epochs > 0
 
@@ -230,14 +229,14 @@ def test_a_step_of_questions_is_larger_than_one_of_sentences() -> None:
 
 
 def test_sentences_are_compared_as_published_unless_it_is_said_otherwise() -> None:
-    settings, _ = resolve_task_settings(parse_tasks(["compare"]), read_layers(None, None, {}))
+    settings, _ = resolve_settings(parse_tasks(["compare"]).kinds, read_layers(None, None, {}))
     assert (settings.epochs, settings.optimiser.learning_rate) == (1, 3e-5)
-    settings, _ = resolve_task_settings(
-        parse_tasks(["compare"]), read_layers(None, None, {"epochs": 3.0, "optimiser": {"learning_rate": 5e-5}})
+    settings, _ = resolve_settings(
+        parse_tasks(["compare"]).kinds, read_layers(None, None, {"epochs": 3.0, "optimiser": {"learning_rate": 5e-5}})
     )
     assert (settings.epochs, settings.optimiser.learning_rate) == (3, 5e-5)
 
 
 def test_several_tasks_have_no_habits_in_common() -> None:
-    settings, _ = resolve_task_settings(parse_tasks(["compare=a.txt", "tag=b.tsv"]), read_layers(None, None, {}))
+    settings, _ = resolve_settings(parse_tasks(["compare=a.txt", "tag=b.tsv"]).kinds, read_layers(None, None, {}))
     assert settings == FinetuneSettings()

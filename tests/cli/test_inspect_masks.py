@@ -30,7 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     marks = sorted({mark for passage in passages for mark in passage.text.lower() if not mark.isspace()})
     pieces = (*SpecialTokens().roles().values(), *marks, *(f"##{mark}" for mark in marks))
     Tokenizer.from_vocabulary(Vocabulary(pieces), lowercase=True).save(folder / "vocab")
-    arguments = ["--lexicon", f"gene={folder}/gene.txt", "--out", str(folder / "corpus"), "--workers", "1"]
+    arguments = ["--lexicon", f"gene={folder}/gene.txt", "--out", str(folder / "corpus"), "--set", "run.workers=1"]
     assert run(["corpus", "build", str(folder / "notes.jsonl"), *arguments]) == 0
     return folder
 
@@ -75,7 +75,7 @@ def test_pairs_are_shown_with_their_label(show: Any) -> None:
 
 
 def test_json_holds_sample_plan_counts_and_sequences(show: Any) -> None:
-    record = json.loads(show("corpus --model vocab --count 2 --seed 4 --max-length 64 --json"))
+    record = json.loads(show("corpus --model vocab --count 2 --set seed=4 --set sequences.max_length=64 --json"))
     assert list(record) == ["sample", "plan", "statistics", "sequences"]
     assert record["sample"] == {
         "documents": 200,
@@ -119,7 +119,7 @@ def test_a_settings_file_counts(show: Any) -> None:
 
 
 def test_another_seed_masks_otherwise(show: Any) -> None:
-    same = [show(f"corpus --model vocab --seed {seed}") for seed in (1, 1, 2)]
+    same = [show(f"corpus --model vocab --set seed={seed}") for seed in (1, 1, 2)]
     assert same[0] == same[1] != same[2]
 
 
@@ -149,8 +149,8 @@ def test_the_page_is_written(show: Any) -> None:
         ("corpus --model vocab --recipe biobort", "There is no recipe 'biobort'"),
         ("corpus --model vocab --recipe causal-poet", "nothing is masked"),
         ("corpus --model vocab --config bad.toml", "rat"),
-        ("corpus --model vocab --dictionary nowhere.txt", "nowhere.txt"),
-        ("corpus --model vocab --max-length 2", "at least 8"),
+        ("corpus --model vocab --set run.dictionary=nowhere.txt", "nowhere.txt"),
+        ("corpus --model vocab --set sequences.max_length=2", "at least 8"),
         ("corpus --model vocab --count -1", "--count"),
         ("corpus --model vocab --html vocab", "The page cannot be written to vocab"),
         ("notes.jsonl --model vocab --unit entity", "has no entities"),

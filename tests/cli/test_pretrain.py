@@ -16,7 +16,7 @@ from alembert.settings import apply_changes
 from alembert.train.pretrain.recipes import RECIPES, get_recipe
 from alembert.train.settings import PretrainSettings
 
-QUICK = ["--set", "steps=2", "--set", "seed=5", "--set", "run.workers=1", "--device", "cpu"]
+QUICK = ["--set", "steps=2", "--set", "seed=5", "--set", "run.workers=1", "--set", "run.device=cpu"]
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def trained(folder: Path) -> Path:
 
 def shown(capsys: pytest.CaptureFixture[str], *arguments: str) -> PretrainSettings:
     """Read the settings that a command would run with."""
-    assert run(["pretrain", "--show-config", *arguments]) == 0
+    assert run(["pretrain", "--set", "help", *arguments]) == 0
     table = tomllib.loads(capsys.readouterr().out)
     assert table.pop("run")
     return apply_changes(PretrainSettings(), table, "The output")
@@ -73,7 +73,7 @@ def test_the_settings_of_a_recipe_are_printed_whole(capsys: pytest.CaptureFixtur
 def test_what_is_printed_is_accepted_back(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     flags = ["--recipe", "biobert", "--hours", "1.5", "--learning-rate", "1e-5", "--set", "seed=7"]
     before = shown(capsys, *flags)
-    run(["pretrain", "--show-config", *flags])
+    run(["pretrain", "--set", "help", *flags])
     (tmp_path / "mine.toml").write_text(capsys.readouterr().out)
     assert shown(capsys, "--config", str(tmp_path / "mine.toml")) == before
 
@@ -168,8 +168,8 @@ def test_the_settings_beside_the_log_repeat_the_run(
         str(trained / "run" / "settings.toml"),
         "--size",
         "tiny",
-        "--device",
-        "cpu",
+        "--set",
+        "run.device=cpu",
         "--json",
     ]
     capsys.readouterr()
@@ -246,4 +246,4 @@ def test_a_file_that_cannot_work_is_refused(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, content: str, sentence: str
 ) -> None:
     (tmp_path / "bad.toml").write_text(content)
-    assert sentence in refused(capsys, "--show-config", "--config", str(tmp_path / "bad.toml"))
+    assert sentence in refused(capsys, "--set", "help", "--config", str(tmp_path / "bad.toml"))

@@ -45,7 +45,7 @@ def test_extend_then_report_before_and_after(capsys: pytest.CaptureFixture[str])
     lexicons = [part for label in sample.LABELS for part in ("--lexicon", f"{label}=./{label}.txt")]
     assert run(["vocab", "extend", "learnt", "notes.jsonl", *lexicons, "--terms", "80", "--out", "more"]) == 0
     told = capsys.readouterr().out
-    assert "80 words are one piece each now" in told
+    assert "80 words were added as single pieces" in told
     assert "distinct words checked" in told
     assert "held-out documents" in told
     report = ["vocab", "report", "learnt", "notes.jsonl", *lexicons, "--against", "more"]

@@ -75,7 +75,7 @@ def chain(name: str, plain: Path, folder: Path) -> Path:
     job = FinetuneJob(model=str(plain), tasks={case.task: TaskSpec(task=case.task, data=data, settings=settings)})
     finetune(job, folder / "teacher", FinetuneSettings(steps=2))
     wish = DistillJob(teacher=str(folder / "teacher"), student="1x8", data=data)
-    distill(wish, folder / "student", BRIEF, around=RunContext(cache=folder / "cache"))
+    distill(wish, folder / "student", BRIEF, context=RunContext(cache=folder / "cache"))
     return path
 
 

@@ -86,15 +86,16 @@ def test_evaluate_and_export_agree_about_int8(
         "examples.jsonl",
         "--set",
         "calibration_rows=6",
-        "--no-speed",
+        "--set",
+        "run.speed=false",
         "--set",
         "max_score_loss=100",
     ]
     assert run(["export", "model", *calibrate, "--out", "int8"]) == 0
     assert capsys.readouterr().err.count("model has no task.json") == 1
-    assert run(["evaluate", "model", "examples.jsonl", "--bootstrap-samples", "10", "--json"]) == 0
+    assert run(["evaluate", "model", "examples.jsonl", "--set", "run.bootstrap_samples=10", "--json"]) == 0
     scores = json.loads(capsys.readouterr().out)
-    assert run(["evaluate", "int8", "examples.jsonl", "--bootstrap-samples", "10", "--json"]) == 0
+    assert run(["evaluate", "int8", "examples.jsonl", "--set", "run.bootstrap_samples=10", "--json"]) == 0
     exported = json.loads(capsys.readouterr().out)
     assert exported["task"] == scores["task"]
     assert exported["scores"]["main"] == scores["scores"]["main"]

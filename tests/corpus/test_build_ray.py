@@ -115,10 +115,10 @@ class Losing:
 
     hands: BuildExecutor
 
-    def stage(self, staging: Any, tell: Callable[[Any], None]) -> None:
-        self.hands.stage(staging, tell)
+    def stage(self, staging: Any, on_progress: Callable[[Any], None]) -> None:
+        self.hands.stage(staging, on_progress)
 
-    def write(self, parts: Any, tell: Callable[[Any], None]) -> None:
+    def write(self, parts: Any, on_progress: Callable[[Any], None]) -> None:
         raise ConnectionError("the cluster is gone")
 
 
@@ -153,13 +153,13 @@ class Deadly:
     hands: BuildExecutor
     mark: Path | None
 
-    def stage(self, staging: Any, tell: Callable[[Any], None]) -> None:
+    def stage(self, staging: Any, on_progress: Callable[[Any], None]) -> None:
         plain = staging.refinery
         refinery = DeadlyRefinery(plain.clean, plain.gazetteer, self.mark)
-        self.hands.stage(replace(staging, refinery=refinery), tell)
+        self.hands.stage(replace(staging, refinery=refinery), on_progress)
 
-    def write(self, parts: Any, tell: Callable[[Any], None]) -> None:
-        self.hands.write(parts, tell)
+    def write(self, parts: Any, on_progress: Callable[[Any], None]) -> None:
+        self.hands.write(parts, on_progress)
 
 
 @contextmanager

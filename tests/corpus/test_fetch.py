@@ -180,7 +180,7 @@ def test_the_endpoint_may_stand_in_the_address(
 
 def test_progress_counts_bytes(notes: Path, tmp_path: Path) -> None:
     told: list[Progress] = []
-    build(["s3://bucket/data/notes/"], tmp_path / "out", settings=LOOSE, workers=1, tell=told.append)
+    build(["s3://bucket/data/notes/"], tmp_path / "out", settings=LOOSE, workers=1, on_progress=told.append)
     copying = [each for each in told if each.phase == "copying the input"]
     assert copying
     assert copying[-1].done == copying[-1].total > 0
@@ -246,7 +246,7 @@ def test_annotation_that_was_stopped_goes_on_to_the_same_bytes(
 
     annotate(pipeline, [notes], tmp_path / "local", SMALL)
     with pytest.raises(KeyboardInterrupt):
-        annotate(pipeline, ["s3://bucket/data/notes/"], tmp_path / "out", SMALL, tell=stop)
+        annotate(pipeline, ["s3://bucket/data/notes/"], tmp_path / "out", SMALL, on_progress=stop)
     store.asked.clear()
     result = annotate(pipeline, ["s3://bucket/data/notes/"], tmp_path / "out", SMALL)
     assert 0 < result.added["written"] < 31
@@ -330,7 +330,7 @@ def test_work_on_objects_that_were_changed_is_not_continued(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        annotate(pipeline, ["s3://bucket/data/notes/"], tmp_path / "out", SMALL, tell=stop)
+        annotate(pipeline, ["s3://bucket/data/notes/"], tmp_path / "out", SMALL, on_progress=stop)
     store.objects["data/notes/b.jsonl"] += b"\n"
     with pytest.raises(BadFile, match="unfinished work"):
         annotate(pipeline, ["s3://bucket/data/notes/"], tmp_path / "out", SMALL)
@@ -492,7 +492,7 @@ def test_a_stopped_run_goes_on_with_the_same_standard_input(
 
     pipe(lines(TEXTS), monkeypatch)
     with pytest.raises(KeyboardInterrupt):
-        annotate(pipeline, ["-"], tmp_path / "out", SMALL, tell=stop)
+        annotate(pipeline, ["-"], tmp_path / "out", SMALL, on_progress=stop)
     pipe(lines(TEXTS), monkeypatch)
     annotate(pipeline, ["-"], tmp_path / "out", SMALL)
     assert content(tmp_path / "out") == content(tmp_path / "quiet")

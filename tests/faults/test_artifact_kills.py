@@ -37,7 +37,7 @@ def no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
-def write(folder: Path, content: str, tell: Callable[[], object] = lambda: None, **options: Any) -> None:
+def write(folder: Path, content: str, on_progress: Callable[[], object] = lambda: None, **options: Any) -> None:
     """Write some files and remember in scratch which are done, as a long run does."""
     with artifact.create(folder, "Corpus", config={"content": content}, **options) as draft:
         (draft.path / ".done").mkdir(exist_ok=True)
@@ -45,7 +45,7 @@ def write(folder: Path, content: str, tell: Callable[[], object] = lambda: None,
             if not (draft.path / ".done" / name).exists():
                 artifact.atomic_write(draft.path / name, content.encode())
                 (draft.path / ".done" / name).touch()
-            tell()
+            on_progress()
         draft.counts["files"] = len(FILES)
 
 
@@ -63,7 +63,7 @@ def write_and_die(folder: Path, step: int, options: dict[str, Any]) -> None:
 
 def write_and_die_inside(folder: Path, options: dict[str, Any]) -> None:
     """Write the first file, and die before the second."""
-    write(folder, "new", tell=lambda: os.kill(os.getpid(), signal.SIGKILL), **options)
+    write(folder, "new", on_progress=lambda: os.kill(os.getpid(), signal.SIGKILL), **options)
 
 
 def run(target: Callable[..., None], *arguments: Any) -> int | None:
@@ -141,7 +141,7 @@ def test_killed_before_every_operation(tmp_path: Path, scenario: str, old: Path,
 
 
 def write_and_tell(pipe: Connection, folder: Path, options: dict[str, Any]) -> None:
-    write(folder, "new", tell=lambda: pipe.send_bytes(b"."), **options)
+    write(folder, "new", on_progress=lambda: pipe.send_bytes(b"."), **options)
 
 
 def kill_after(folder: Path, messages: int, options: dict[str, Any]) -> None:

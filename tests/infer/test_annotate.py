@@ -165,7 +165,7 @@ def test_what_one_format_had_is_read_again(pipeline: Pipeline, tmp_path: Path) -
 def test_progress_begins_at_nothing_and_ends_at_the_total(pipeline: Pipeline, tmp_path: Path) -> None:
     source = write_lines(tmp_path / "in.jsonl", TEXTS)
     told: list[Progress] = []
-    annotate(pipeline, [source], tmp_path / "out", AnnotateSettings(part_characters=500), tell=told.append)
+    annotate(pipeline, [source], tmp_path / "out", AnnotateSettings(part_characters=500), on_progress=told.append)
     assert (told[0].done, told[-1].done, told[-1].total) == (0, source.stat().st_size, source.stat().st_size)
     assert told[-1].documents == len(TEXTS)
     assert told[-1].tokens > 0
@@ -314,7 +314,7 @@ def test_a_stopped_run_goes_on_when_its_result_lies_in_the_input(
             raise _Stopped
 
     with pytest.raises(_Stopped):
-        annotate(pipeline, [folder], folder / "out", settings, tell=stop)
+        annotate(pipeline, [folder], folder / "out", settings, on_progress=stop)
     assert (folder / "out.partial").is_dir()
     counts = annotate(pipeline, [folder], folder / "out", settings).manifest.counts
     assert (counts["written"], counts["set aside"]) == (4, 0)

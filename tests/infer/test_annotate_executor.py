@@ -105,7 +105,7 @@ def test_without_ray_a_sentence_says_what_to_install(
     ("options", "sentence"),
     [
         (["--on", "mars"], "expected local or ray"),
-        (["--workers", "2"], "`--workers` is for a cluster"),
+        (["--set", "run.workers=2"], "run.workers is for a cluster"),
         (["--set", "run.worker_cpus=2"], "are for a cluster"),
         (["--set", "run.ray_address=here:1"], "are for a cluster"),
     ],

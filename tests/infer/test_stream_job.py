@@ -100,7 +100,7 @@ def test_a_stopped_run_is_resumed_from_its_record(docs: Path, tmp_path: Path, na
     # Records of version 0.1 did not say how far an encoding has come.
     encode(Scripted(), [docs], tmp_path / "quiet", ONE_EACH)
     with pytest.raises(_Stopped):
-        encode(Scripted(), [docs], tmp_path / "v", ONE_EACH, tell=stop_half_way)
+        encode(Scripted(), [docs], tmp_path / "v", ONE_EACH, on_progress=stop_half_way)
     ledger = tmp_path / "v.partial" / LEDGER_FILE
     record = json.loads(ledger.read_bytes())
     assert set(record["state"]) == {"place", "done", "counts"}
@@ -112,6 +112,6 @@ def test_a_stopped_run_is_resumed_from_its_record(docs: Path, tmp_path: Path, na
 
 def test_progress_begins_at_nothing_and_ends_at_the_total(docs: Path, tmp_path: Path) -> None:
     told: list[Progress] = []
-    encode(Scripted(), [docs], tmp_path / "v", ONE_EACH, tell=told.append)
+    encode(Scripted(), [docs], tmp_path / "v", ONE_EACH, on_progress=told.append)
     assert (told[0].done, told[-1].done, told[-1].total) == (0, docs.stat().st_size, docs.stat().st_size)
     assert told[-1].characters == 8 * len("Text number 0.")

@@ -205,7 +205,18 @@ def test_a_trained_tagger_is_exported_annotates_and_teaches(minilm_tagger: Path,
     (tmp_path / "test.tsv").write_text("\n\n".join(blocks[300:500]) + "\n\n", encoding="utf8")
     (tmp_path / "brief.toml").write_text("[intermediate]\nskip = true\n[prediction]\nsteps = 2\n")
     model, train, test = str(minilm_tagger), str(tmp_path / "train.tsv"), str(tmp_path / "test.tsv")
-    exported = ["export", model, "--calibrate", train, "--dev", test, "--set", "calibration_rows=60", "--no-speed"]
+    exported = [
+        "export",
+        model,
+        "--calibrate",
+        train,
+        "--dev",
+        test,
+        "--set",
+        "calibration_rows=60",
+        "--set",
+        "run.speed=false",
+    ]
     assert run([*exported, "--out", str(tmp_path / "int8")]) == 0
     assert read_export_metadata(tmp_path / "int8").precision == "int8"
     assert run(["annotate", str(tmp_path / "int8"), test, "--out", str(tmp_path / "annotated")]) == 0

@@ -78,11 +78,11 @@ def make(shards: Shards, tokenizer: Tokenizer, tmp_path: Path) -> Make:
 
 
 def killed_at(step: int) -> Callable[[TrainingProgress], None]:
-    def tell(progress: TrainingProgress) -> None:
+    def on_progress(progress: TrainingProgress) -> None:
         if progress.step == step:
             raise Killed
 
-    return tell
+    return on_progress
 
 
 def all_tensors(loop: TrainingLoop) -> Iterator[tuple[str, Tensor]]:
@@ -152,7 +152,7 @@ def test_a_run_that_was_killed_ends_like_one_that_was_not(make: Make, changes: d
     whole = make(settings, "whole")
     whole.run()
     with pytest.raises(Killed):
-        make(settings, "parts", tell=killed_at(5)).run()
+        make(settings, "parts", on_progress=killed_at(5)).run()
     continued = make(settings, "parts")
     continued.run()
     assert_same(whole, continued)
@@ -164,7 +164,7 @@ def test_a_run_killed_before_its_first_step_and_again_and_again_is_the_same(make
     whole.run()
     for step in (1, 1, 3, 4, 7):
         with pytest.raises(Killed):
-            make(folder="parts", tell=killed_at(step)).run()
+            make(folder="parts", on_progress=killed_at(step)).run()
     continued = make(folder="parts")
     continued.run()
     assert_same(whole, continued)
@@ -184,9 +184,9 @@ def test_a_run_killed_after_its_end_ends_again_in_the_same_way(make: Make) -> No
 def test_a_continued_run_begins_where_the_last_state_is(make: Make) -> None:
     settings = replace(USUAL, evaluation=replace(USUAL.evaluation, times=0))
     with pytest.raises(Killed):
-        make(settings, tell=killed_at(6)).run()
+        make(settings, on_progress=killed_at(6)).run()
     steps: list[int] = []
-    make(settings, tell=lambda progress: steps.append(progress.step)).run()
+    make(settings, on_progress=lambda progress: steps.append(progress.step)).run()
     assert steps == [5, 6, 7]
 
 
@@ -453,7 +453,7 @@ def test_long_evaluations_do_not_end_a_run_early(timed: TrainingLoop, monkeypatc
 
 def test_a_run_that_goes_on_from_its_best_state_ends_on_time(timed: TrainingLoop, make: Make) -> None:
     settings = replace(timed.settings, evaluation=replace(USUAL.evaluation, times=0))
-    timed.settings, timed.tell = settings, killed_at(1)
+    timed.settings, timed.on_progress = settings, killed_at(1)
     with pytest.raises(Killed):
         timed.run()
     Timed.clock.now = Timed.evaluation  # the state is that of the first evaluation

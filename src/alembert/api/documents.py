@@ -325,7 +325,7 @@ def label_corpus(
             lexicons=[(label, path) for label, files in lexicons.items() for path in to_paths(files, "lexicons")],
             exclude=to_local_files(exclude, "exclude"),
             settings=apply_changes(chosen, changes, "The arguments"),
-            tell=bar.show,
+            on_progress=bar.show,
         )
 
 
@@ -333,7 +333,7 @@ def _guess_format(path: Path) -> str:
     ending = path.with_suffix("").suffix if path.suffix in (".gz", ".zst") else path.suffix
     if ending not in _FORMAT_BY_SUFFIX:
         endings = ", ".join(suffix for suffix in _FORMAT_BY_SUFFIX if suffix)
-        raise BadSetting(f"The format of {path} cannot be told from {ending!r}; expected {endings}, or `format=`.")
+        raise BadSetting(f"The format of {path} cannot be inferred from {ending!r}; expected {endings}, or `format=`.")
     return _FORMAT_BY_SUFFIX[ending]
 
 

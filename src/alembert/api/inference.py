@@ -30,6 +30,7 @@ from alembert.infer.predictor import Predictor
 from alembert.settings import drop_none
 
 if TYPE_CHECKING:
+    from alembert.infer.evaluate import Evaluation
     from alembert.infer.language_model import FilledMask, TextScore
 
 
@@ -77,13 +78,13 @@ def evaluate(
     rounds: int = 1000,
     device: str = "auto",
     progress: bool = True,
-) -> Any:
+) -> Evaluation | dict[str, Evaluation]:
     """Score a fine-tuned model on labelled files, with intervals, coverage and calibration.
 
     Of the `Evaluation` that is returned, `.scores.measures` has the scores, `.interval` the 95 % interval of the main one.
     To score all tasks of a multi-task model, give a dict of the tasks' files by their names, such as
     `{"disease": "disease-test.tsv", "topic": "topic-test.tsv"}`: a dict of evaluations is returned. `against` is another model to
-    compare with; `part` takes train, dev or test of files that `finetune` divided. `text` and `label` name columns of
+    compare with; `part` takes train, dev or test of files that `finetune` split. `text` and `label` name columns of
     tables. `rounds` is the number of bootstrap samples for the interval.
     """
     from alembert.corpus.readers.contract import ReadOptions
@@ -98,7 +99,13 @@ def evaluate(
     options = ReadOptions(text=to_columns(text), label=label)
     other = opened[1] if len(opened) > 1 else None
     with progress_bar(progress) as bar:
-        how: dict[str, Any] = {"part": part, "against": other, "rounds": rounds, "device": where, "tell": bar.show}
+        how: dict[str, Any] = {
+            "part": part,
+            "against": other,
+            "rounds": rounds,
+            "device": where,
+            "on_progress": bar.show,
+        }
         if isinstance(files, Mapping):
             own = {name: to_local_files(paths, "files") for name, paths in files.items()}
             return evaluate_tasks(opened[0], own, options, **how)
@@ -147,7 +154,7 @@ def embed(
     files = to_inputs(inputs, "inputs")
     embedder = Embedder.open(folder, mode=cast(Any, pooling), device=choose_device([folder], device))
     with progress_bar(progress) as bar:
-        result = encode(embedder, files, target, run_settings, overwrite=overwrite, tell=bar.show)
+        result = encode(embedder, files, target, run_settings, overwrite=overwrite, on_progress=bar.show)
     return EmbeddingResult(folder=target, counts=dict(result.manifest.counts))
 
 
@@ -214,7 +221,7 @@ def annotate(
             folder,
             run_settings,
             overwrite=overwrite,
-            tell=bar.show,
+            on_progress=bar.show,
         )
     return AnnotationResult(folder=folder, counts=dict(result.manifest.counts))
 

@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from alembert.api.documents import (
     Paths,
@@ -33,6 +33,7 @@ from alembert.terminal import note
 if TYPE_CHECKING:
     from alembert.artifact import Draft
     from alembert.files.checkpoint import Checkpoint
+    from alembert.infer.evaluate import Evaluation
 
 DEFAULT_SHARE: Final = 0.5
 SHARES: Final = (0.0, 0.3, 0.5, 0.7, 1.0)
@@ -227,8 +228,9 @@ class MixJob:
             return done.main, done.mean
         from alembert.api.inference import evaluate
 
-        found = evaluate(folder, self.dev, task=self.task, rounds=1, device=self.device, progress=self.progress).scores
-        return found.main, found.value
+        how: dict[str, Any] = {"task": self.task, "rounds": 1, "device": self.device, "progress": self.progress}
+        evaluation = cast("Evaluation", evaluate(folder, self.dev, **how))  # of one file, therefore of one task
+        return evaluation.scores.main, evaluation.scores.value
 
     def _write(self, checkpoint: Checkpoint, draft: Draft, result: MixResult) -> None:
         from alembert.artifact import atomic_write

@@ -273,7 +273,7 @@ def _train(
     with progress_bar(progress) as bar:
         context = run_context(bar, progress=progress, device=device, overwrite=overwrite)
         try:
-            done = train_model(out=folder, around=context)
+            done = train_model(out=folder, context=context)
         except AlreadyDone:
             return _read_finished_training(folder)
     return _result(folder, done.results, done.best)

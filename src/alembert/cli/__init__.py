@@ -20,7 +20,7 @@ from typer.exceptions import TyperException
 from typer.main import get_command
 
 from alembert import COMMANDS, __version__
-from alembert.cli.command import INTERRUPTED, REFUSED, VerbCommand
+from alembert.cli.command import INTERRUPTED, REFUSED, VerbCommand, move_command
 from alembert.errors import AlreadyDone, Interrupted, UserError
 from alembert.terminal import note, say, say_all
 
@@ -63,6 +63,10 @@ class LazyGroup(TyperGroup):
         """List the names without loading anything."""
         return list(COMMANDS)
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command that the first word names."""
+        return super().resolve_command(ctx, move_command(args))
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands of `--help`."""
         with formatter.section("Commands"):
@@ -81,8 +85,8 @@ app = typer.Typer(
 )
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(show: bool) -> None:
+    if show:
         typer.echo(f"alembert {__version__}")
         raise typer.Exit
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,16 +13,19 @@ import typer
 
 from alembert.cli.command import SET_ASIDE
 from alembert.cli.options import (
+    DATA_PANEL,
     MODEL_HELP,
     OUTPUT_PANEL,
-    Assignments,
     ConfigFile,
-    Device,
+    CountsAsJson,
+    DeviceRunOptions,
     MinPrecision,
     MinScore,
+    OneTask,
     Overwrite,
     RayRunOptions,
     RunOn,
+    assignments_option,
     find_model,
     resolve_cluster,
     withheld_note,
@@ -43,6 +46,11 @@ from alembert.text.lexicon import parse_lexicon_options
 from alembert.workers.ray import RayCluster
 
 
+@dataclass(frozen=True, kw_only=True)
+class AnnotateRunOptions(RayRunOptions, DeviceRunOptions):
+    """Options of `annotate` that say where it computes."""
+
+
 def annotate(
     model: Annotated[str, typer.Argument(metavar="MODEL", help=MODEL_HELP)],
     inputs: Annotated[
@@ -53,66 +61,68 @@ def annotate(
             "of models that come first annotate in the same pass.",
         ),
     ],
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the annotated documents go.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            metavar="FOLDER", help="Folder to write the annotated documents to.", rich_help_panel=OUTPUT_PANEL
+        ),
+    ],
     *,
     format: Annotated[  # noqa: A002
         str | None,
         typer.Option(
             metavar="NAME",
             help="jsonl (if not given), bioc, bioc-json, pubtator, brat, parquet, conll or label-studio.",
+            rich_help_panel=OUTPUT_PANEL,
         ),
     ] = None,
-    task: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="One task of a model that has several; all of them if not given."),
-    ] = None,
+    task: OneTask = None,
     min_score: MinScore = None,
     min_precision: MinPrecision = None,
     keep: Annotated[
-        bool, typer.Option("--keep", help="Keep the annotations of the input beside those of the models.")
+        bool,
+        typer.Option(
+            "--keep", help="Keep the annotations of the input beside those of the models.", rich_help_panel=OUTPUT_PANEL
+        ),
     ] = False,
     lexicon: Annotated[
         list[str] | None,
         typer.Option(
             metavar="LABEL=FILE",
             help="Terms for a lexicon that the tagger was trained with, or to find where the models find no entity.",
+            rich_help_panel=DATA_PANEL,
         ),
     ] = None,
     on: RunOn = "local",
-    workers: Annotated[
-        int | None,
-        typer.Option(min=1, max=65536, help="Workers on Ray; by default as many as there are CPUs for."),
-    ] = None,
     overwrite: Overwrite = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the counts as one JSON object.", rich_help_panel=OUTPUT_PANEL)
-    ] = False,
+    as_json: CountsAsJson = False,
     config: ConfigFile = None,
-    assignments: Assignments = None,
-    device: Device = "auto",
+    assignments: Annotated[list[str] | None, assignments_option(AnnotateSettings(), run=AnnotateRunOptions())] = None,
 ) -> None:
     """Annotate documents with fine-tuned models. To resume a stopped run, repeat the command."""
     layers = read_layers(config, assignments, {"format": format})
-    ray, layers = split_table(RayRunOptions(), "run", layers)
+    run, layers = split_table(AnnotateRunOptions(), "run", layers)
     settings = apply_layers(AnnotateSettings(), layers)
     models, files = _split_models(model, inputs)
 
-    cluster = resolve_cluster(on, workers, ray)
-    if workers and not cluster:
-        raise BadSetting("`--workers` is for a cluster, here the model has all cores: add --on ray, or leave it out.")
+    cluster = resolve_cluster(on, run)
+    if run.workers and not cluster:
+        raise BadSetting("run.workers is for a cluster, here the model has all cores: add --on ray, or leave it out.")
     check_inputs(files)
     lexicons = {label: path.absolute() for label, path in parse_lexicon_options(lexicon or []).items()}
     options = {
         "task": task,
         "keep": keep,
-        "device": choose_device(models, device),
+        "device": choose_device(models, run.device),
         "min_score": min_score,
         "min_precision": min_precision,
         "lexicons": lexicons,
     }
     pipeline, executor = _open_pipeline(models, options, cluster)
     with ProgressBar(sys.stderr, plain_every=60) as bar:
-        result = verb.annotate(pipeline, files, out, settings, executor=executor, overwrite=overwrite, tell=bar.show)
+        result = verb.annotate(
+            pipeline, files, out, settings, executor=executor, overwrite=overwrite, on_progress=bar.show
+        )
     if withheld := result.manifest.counts.get("withheld"):
         note(withheld_note(withheld, (each.min_score for each in pipeline.models)))
     _print_outcome(out, result, as_json=as_json)

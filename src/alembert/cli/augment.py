@@ -15,11 +15,12 @@ from alembert.cli.options import (
     DATA_PANEL,
     OUTPUT_PANEL,
     AsJson,
-    Assignments,
     ConfigFile,
-    Device,
+    DeviceRunOptions,
     Overwrite,
+    assignments_option,
     find_model,
+    note_items,
 )
 from alembert.corpus.fetch import fetch_to_temporary_folder
 from alembert.corpus.inputs import expand_patterns, list_input_files
@@ -44,11 +45,13 @@ _SHOWN = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class AugmentRunOptions:
-    """What a run of `augment` is told beside its settings."""
+class AugmentRunOptions(DeviceRunOptions):
+    """Options of `augment` beside its settings."""
 
     words: str | None = None
     """Another model, with a masked LM head, that proposes the words; none: the model itself."""
+    originals: bool = True
+    """Write the originals before their copies."""
 
 
 def augment(
@@ -56,7 +59,7 @@ def augment(
         str,
         typer.Argument(
             metavar="MODEL",
-            help="A checkpoint folder, fine-tuned or not, or hub:organisation/name; it proposes words.",
+            help="Model that proposes words: a checkpoint folder, fine-tuned or not, or hub:organisation/name.",
         ),
     ],
     train: Annotated[
@@ -66,7 +69,7 @@ def augment(
     out: Annotated[
         Path,
         typer.Option(
-            metavar="FILE", help="File to write the examples to: augmented.jsonl.", rich_help_panel=OUTPUT_PANEL
+            metavar="FILE", help="File to write the examples to, such as augmented.jsonl.", rich_help_panel=OUTPUT_PANEL
         ),
     ],
     *,
@@ -82,30 +85,28 @@ def augment(
         list[str] | None,
         typer.Option(
             metavar="TYPE=FILE",
-            help="Names of entities of a type, for --entities; may be repeated.",
+            help="Lexicon of entity names of a type, for --entities; may be repeated.",
             rich_help_panel=DATA_PANEL,
         ),
     ] = None,
     copies: Annotated[
-        int | None, typer.Option(min=1, help="Copies of each example; 10.", rich_help_panel="Augmentation")
+        int | None, typer.Option(min=1, help="Copies of each example (default: 10).", rich_help_panel="Augmentation")
     ] = None,
     entities: Annotated[
         float | None,
         typer.Option(
-            help="Probability that an entity is replaced by another of its type; 0.", rich_help_panel="Augmentation"
+            help="Probability that an entity is replaced by another of its type (default: 0).",
+            rich_help_panel="Augmentation",
         ),
     ] = None,
-    originals: Annotated[
-        bool,
-        typer.Option("--originals/--no-originals", help="Write the originals first.", rich_help_panel=OUTPUT_PANEL),
-    ] = True,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
     config: ConfigFile = None,
-    assignments: Assignments = None,
-    device: Device = "auto",
+    assignments: Annotated[
+        list[str] | None, assignments_option(AugmentSettings(), read=ReadOptions(), run=AugmentRunOptions())
+    ] = None,
 ) -> None:
-    """Augment labelled examples as TinyBERT does: replace words by others that fit, and keep the labels.
+    """Augment labelled examples as TinyBERT does: replace words by others that fit the context, and keep the labels.
 
     alembert augment work/ner --train train.tsv --copies 10 --out augmented.jsonl
     """
@@ -119,27 +120,24 @@ def augment(
     settings = apply_layers(AugmentSettings(), layers)
     if dictionary and not settings.entity_probability:
         raise BadSetting("--dictionary names entities for --entities, which is 0. Give a probability, such as 0.3.")
-    given = expand_patterns(fetch_to_temporary_folder(train))
-    files = list_input_files(given)
+    sources = expand_patterns(fetch_to_temporary_folder(train))
+    files = list_input_files(sources)
     _check_out(out, files.paths, overwrite=overwrite)
     lexicons = [
         read_lexicon(path, kind)
-        for kind, path in (parse_lexicon_option(each, "dictionary") for each in dictionary or ())
+        for kind, path in (parse_lexicon_option(word, "dictionary") for word in dictionary or ())
     ]
-    checkpoint, known, reading = _open_examples(model, task, files.paths, options, device)
-    reading = _with_unknown_marked(known, reading, given)
+    checkpoint, opened, reading = _open_examples(model, task, files.paths, options, run_options.device)
+    reading = _with_unknown_marked(opened, reading, sources)
     if run_options.words is not None:
-        checkpoint = _open_checkpoint(run_options.words, device)
+        checkpoint = _open_checkpoint(run_options.words, run_options.device)
     with ProgressBar(sys.stderr) as bar:
-        made = run(checkpoint, known, reading.examples, settings, lexicons=lexicons, tell=bar.show)
-    write_augmented(out, known, (*(reading.examples if originals else ()), *made.examples))
-    for sentence in (*(each for lexicon in lexicons for each in lexicon.warnings()), *made.notes):
+        result = run(checkpoint, opened, reading.examples, settings, lexicons=lexicons, on_progress=bar.show)
+    write_augmented(out, opened, (*(reading.examples if run_options.originals else ()), *result.examples))
+    for sentence in (*(warning for lexicon in lexicons for warning in lexicon.warnings()), *result.notes):
         note(sentence)
-    _print(made, reading.examples, out, as_json)
-    for remark in (*reading.remarks, *files.remarks(given)):
-        note(remark.describe())
-    for item in reading.set_aside:
-        note(item.describe())
+    _print(result, reading.examples, out, as_json)
+    note_items((*reading.remarks, *files.remarks(sources)), reading.set_aside)
     if reading.set_aside:
         raise typer.Exit(SET_ASIDE)
 
@@ -163,10 +161,10 @@ def _open_examples(
         saved = read_task(folder, name)  # a task that the model has not is refused before its weights are read
         engine = TorchEngine.open(folder, resolve_device(device))
         tuned = TaskModel.from_engine(engine, saved)
-        found = _require_examples(tuned.read(files, options))
-        tuned.task.check(found.examples)
+        reading = _require_examples(tuned.read(files, options))
+        tuned.task.check(reading.examples)
         tuned.task.check_reading(options, files)
-        return engine.checkpoint, tuned.task, found
+        return engine.checkpoint, tuned.task, reading
     checkpoint = _open_checkpoint(folder, device)
     if name is None:
         raise BadSetting(
@@ -198,17 +196,17 @@ def _require_examples(reading: ReadResult[Any]) -> ReadResult[Any]:
 def _open_checkpoint(folder: str | Path, device: str) -> Checkpoint:
     from alembert.files import checkpoint as checkpoints
 
-    found = checkpoints.open(folder)
-    found.model.to(resolve_device(device))
-    return found
+    checkpoint = checkpoints.open(folder)
+    checkpoint.model.to(resolve_device(device))
+    return checkpoint
 
 
-def _print(made: AugmentResult, originals: Sequence[Any], out: Path, as_json: bool) -> None:
+def _print(result: AugmentResult, originals: Sequence[Any], out: Path, as_json: bool) -> None:
 
     if as_json:
-        print_json({"out": str(out), **made.counts})
+        print_json({"out": str(out), **result.counts})
         return
-    count = made.counts
+    count = result.counts
     share = count["replaced"] / max(1, count["copies"])
     print(f"{count['copies']:,} copies of {count['examples']:,} examples, {share:.1f} replacements in each")
     print(
@@ -216,8 +214,8 @@ def _print(made: AugmentResult, originals: Sequence[Any], out: Path, as_json: bo
         "have become unclear"
     )
     print(escape_controls(f"written to {out}"))
-    step = max(1, len(made.examples) // _SHOWN)
-    for number in range(0, len(made.examples), step)[:_SHOWN]:
-        before, after = originals[made.origins[number]], made.examples[number]
+    step = max(1, len(result.examples) // _SHOWN)
+    for number in range(0, len(result.examples), step)[:_SHOWN]:
+        before, after = originals[result.origins[number]], result.examples[number]
         print(escape_controls(f"- {' | '.join(before.texts)}"))
         print(escape_controls(f"+ {' | '.join(after.texts)}"))

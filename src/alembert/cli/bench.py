@@ -1,10 +1,10 @@
-"""`alembert bench`: how fast a fine-tuned model is here, beside peers that are installed."""
+"""`alembert bench`: the speed of a fine-tuned model on this machine, compared with installed peers."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -13,13 +13,14 @@ from alembert.cli.options import (
     MODEL_HELP,
     Device,
     find_model,
+    note_items,
 )
 from alembert.corpus.fetch import fetch_to_temporary_folder
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.infer import bench as verb
 from alembert.infer.bench import PERCENTILES, Benchmark, ModelTiming
 from alembert.inspect.tables import Cell, Table
-from alembert.terminal import ProgressBar, escape_controls, note, print_json
+from alembert.terminal import ProgressBar, escape_controls, print_json
 
 
 def bench(
@@ -28,34 +29,39 @@ def bench(
         list[str],
         typer.Argument(
             metavar="TEXTS",
-            help="Files with texts of any known format; for tasks on more than a text, theirs.",
+            help="Files with texts in any known format; for pairs, relations and questions, files of the task.",
         ),
     ],
     *,
-    task: Annotated[str | None, typer.Option(metavar="NAME", help="Which task of a model that has several.")] = None,
+    task: Annotated[str | None, typer.Option(metavar="NAME", help="Task to use if the model has several.")] = None,
     text: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN", help="Column of the text; several are joined.")
     ] = None,
-    limit: Annotated[int, typer.Option(help="Texts to take from the files, at most.")] = 2000,
-    seconds: Annotated[float, typer.Option(help="How long the model and each peer are measured, about.")] = 10.0,
+    limit: Annotated[int, typer.Option(help="Maximum number of texts.")] = 2000,
+    seconds: Annotated[float, typer.Option(help="Approximate time to measure the model and each peer.")] = 10.0,
     device: Device = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Measure documents/s, tokens/s and the time of single texts, beside peers with the same weights."""
+    """Measure throughput and latency of a model, compared with peers that use the same weights."""
 
     folder = find_model(model)
     options = ReadOptions(text=tuple(text or ()))
-    around: dict[str, Any] = {"task": task, "device": device, "limit": limit, "seconds": seconds}
     with ProgressBar(sys.stderr) as bar:
-        found = verb.bench(folder, fetch_to_temporary_folder(texts), options, **around, tell=bar.show)
+        found = verb.bench(
+            folder,
+            fetch_to_temporary_folder(texts),
+            options,
+            task=task,
+            device=device,
+            limit=limit,
+            seconds=seconds,
+            on_progress=bar.show,
+        )
     if as_json:
         print_json(found.to_table())
     else:
         _print(found)
-    for remark in found.remarks:
-        note(remark.describe())
-    for item in found.set_aside:
-        note(item.describe())
+    note_items(found.remarks, found.set_aside)
     if found.set_aside:
         raise typer.Exit(SET_ASIDE)
 
@@ -91,15 +97,16 @@ def _row(name: str, measured: ModelTiming, factor: str) -> tuple[Cell, ...]:
 def _sentences(found: Benchmark) -> Iterator[str]:
     speed = found.own.speed
     yield (
-        f"{found.megabytes:,.1f} MB in the folder; {found.start_seconds:.2f} s to the first answer, from opening it on."
+        f"{found.megabytes:,.1f} MB in the folder; {found.start_seconds:.2f} s from opening it to the first prediction."
     )
     yield (
-        f"Measured on this machine ({found.machine}), from text to answer, {speed.texts:,} of {found.texts:,} texts with "
-        f"{speed.tokens:,} real tokens, in turn, middle of {len(speed.seconds)} rounds, which differ by {speed.relative_range:.0%}."
+        f"Measured on this machine ({found.machine}), from text to prediction, on {speed.texts:,} of {found.texts:,} texts "
+        f"with {speed.tokens:,} tokens without padding; median of {len(speed.seconds)} rounds, which differ by "
+        f"{speed.relative_range:.0%}."
     )
     if found.too_long:
         yield (
-            f"{found.too_long:,} texts are read through several windows, which peers do not do: they are compared on the others."
+            f"{found.too_long:,} texts need several windows, which peers do not support: peers are compared on the other texts."
         )
-    for each in found.left_out:
-        yield f"Left out: {each.name}, because {each.reason}."
+    for peer in found.left_out:
+        yield f"Not measured: {peer.name}, because {peer.reason}."

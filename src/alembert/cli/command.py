@@ -26,8 +26,13 @@ _READ: Final = {
     "--types": "--set read.types={}",
     "--encoding": "--set read.encoding={}",
 }
+_SPEED: Final = {"--speed": "--set run.speed=true", "--no-speed": "--set run.speed=false"}
+_DEVICE: Final = {"--device": "--set run.device={}"}
+_TRAINING: Final = {**_DEVICE, "--rate": "--learning-rate {}", "--show-config": "--set help"}
 _FINETUNE: Final = {
-    "--rate": "--learning-rate {}",
+    **_TRAINING,
+    "--check": "--set run.check=true",
+    "--seeds": "--set run.seeds={}",
     "--seed": "--set seed={}",
     "--crf": "--set task.head=crf",
     "--nested": "--set task.head=span",
@@ -41,7 +46,7 @@ OLD_FLAGS: Final[Mapping[str, Mapping[str, str]]] = {
     "finetune": _FINETUNE,
     "train": _FINETUNE,
     "pretrain": {
-        "--rate": "--learning-rate {}",
+        **_TRAINING,
         "--unit": "--set masks.unit={}",
         "--length": "--set sequences.max_length={}",
         "--steps": "--set steps={}",
@@ -52,8 +57,11 @@ OLD_FLAGS: Final[Mapping[str, Mapping[str, str]]] = {
         "--workers": "--set run.workers={}",
     },
     "distill": {
-        "--rate": "--learning-rate {}",
-        "--inside-epochs": "--intermediate-epochs {}",
+        **_TRAINING,
+        "--inside-epochs": "--set intermediate.epochs={}",
+        "--intermediate-epochs": "--set intermediate.epochs={}",
+        "--seeds": "--set run.seeds={}",
+        "--compare": "--set run.compare={}",
         "--augment": "--set augment.copies={}",
         "--start": "--set student.start={}",
         "--hours": "--set hours={}",
@@ -67,27 +75,37 @@ OLD_FLAGS: Final[Mapping[str, Mapping[str, str]]] = {
         "--cache": "--set run.cache={}",
     },
     "augment": {
+        **_DEVICE,
+        "--originals": "--set run.originals=true",
+        "--no-originals": "--set run.originals=false",
         "--rate": "--set replace_probability={}",
         "--candidates": "--set candidates={}",
         "--seed": "--set seed={}",
         "--words": "--set run.words={}",
         **{flag: _READ[flag] for flag in ("--text", "--label", "--delimiter", "--types")},
     },
-    "predict": {"--least": "--min-triple-score {}"},
+    "predict": {
+        "--least": "--min-triple-score {}",
+        **{flag: _READ[flag] for flag in ("--text", "--delimiter")},
+    },
     "build": {
         "--format": "--set format={}",
         "--encoding": "--set read.encoding={}",
         "--stop": "--stop-terms {}",
         "--keep": "--keep-terms {}",
+        "--workers": "--set run.workers={}",
         "--worker-cpus": "--set run.worker_cpus={}",
         "--ray-address": "--set run.ray_address={}",
     },
     "annotate": {
+        **_DEVICE,
         "--text": "--set read.text={}",
+        "--workers": "--set run.workers={}",
         "--worker-cpus": "--set run.worker_cpus={}",
         "--ray-address": "--set run.ray_address={}",
     },
     "export": {
+        **_SPEED,
         "--limit": "--set max_score_loss={}",
         "--rows": "--set calibration_rows={}",
         "--training-hashes": "--set training_hashes=true",
@@ -95,17 +113,31 @@ OLD_FLAGS: Final[Mapping[str, Mapping[str, str]]] = {
         **{flag: _READ[flag] for flag in ("--text", "--label", "--delimiter")},
     },
     "evaluate": {
-        "--rounds": "--bootstrap-samples {}",
+        **_DEVICE,
+        **_SPEED,
+        "--rounds": "--set run.bootstrap_samples={}",
+        "--bootstrap-samples": "--set run.bootstrap_samples={}",
         **{flag: _READ[flag] for flag in ("--delimiter", "--types", "--encoding")},
     },
     "errors": {flag: _READ[flag] for flag in ("--delimiter", "--types", "--encoding")},
-    "encode": {"--length": "--max-length {}"},
+    "encode": {**_DEVICE, "--length": "--max-length {}"},
     "masks": {
-        "--length": "--max-length {}",
+        "--dictionary": "--set run.dictionary={}",
+        "--length": "--set sequences.max_length={}",
+        "--max-length": "--set sequences.max_length={}",
+        "--seed": "--set seed={}",
     },
-    "generate": {"--no-repeat": "--no-repeat-ngram {}"},
+    "generate": {"--longest": "--max-new-tokens {}", "--no-repeat": "--no-repeat-ngram {}"},
 }
 """By command: a flag of the last version -> what does the same now, with {} for its value. Accepted for one version."""
+
+
+_PANEL_ORDER: Final = {"Arguments": 0, "Model and data": 1, "Output": 4, "Settings": 5, "Options": 6}
+"""Where a group stands in `--help`; all others stand in the middle."""
+
+
+_OWN_COMMANDS: Final = {"--fill-mask": "fill", "--generate": "generate"}
+"""Flags that `predict` had in the last version -> the command that does the same now."""
 
 
 class VerbCommand(TyperCommand):
@@ -116,15 +148,36 @@ class VerbCommand(TyperCommand):
         return super().parse_args(ctx, list(translate_flags(args, OLD_FLAGS.get(self.name or "", {}))))
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write a section for each group of options, in the order in which the groups begin."""
+        """Write a section for each group of options: data first, output and settings last."""
         panels: dict[str, list[Any]] = {}
         for parameter in self.get_params(ctx):
             if record := parameter.get_help_record(ctx):
                 usual = "Arguments" if parameter.param_type_name == "argument" else "Options"
                 panels.setdefault(getattr(parameter, "rich_help_panel", None) or usual, []).append(record)
-        for name, records in panels.items():
+        for name in sorted(panels, key=lambda name: _PANEL_ORDER.get(name, 3)):
             with formatter.section(name):
-                formatter.write_dl(records)
+                formatter.write_dl(panels[name])
+        hidden = {parameter.name for parameter in self.get_params(ctx) if getattr(parameter, "hidden", False)}
+        if "as_json" in hidden:
+            formatter.write_paragraph()
+            formatter.write_text("Like every command, it also takes --json, which prints one JSON object.")
+
+
+def move_command(words: list[str]) -> list[str]:
+    """Replace what `predict` did in the last version by the command that does it now, with a note.
+
+    >>> move_command(["predict", "work/mlm", "--fill-mask", "a [MASK]", "--json"])
+    ['fill', 'work/mlm', '--json', 'a [MASK]']
+    """
+    places = [place for place, word in enumerate(words) if word.partition("=")[0] in _OWN_COMMANDS]
+    if words[:1] != ["predict"] or not places:
+        return words
+    flag, sign, value = words[places[0]].partition("=")
+    command = _OWN_COMMANDS[flag]
+    note(f"predict {flag} TEXT is now `alembert {command} MODEL TEXT`; the old spelling is accepted for one version")
+    rest = words[places[0] + 1 :] if sign else words[places[0] + 2 :]
+    text = value if sign else " ".join(words[places[0] + 1 : places[0] + 2])
+    return [command, *words[1 : places[0]], *rest, *([] if text == "-" else [text])]
 
 
 def translate_flags(words: Sequence[str], old_flags: Mapping[str, str]) -> Iterator[str]:
@@ -144,5 +197,5 @@ def translate_flags(words: Sequence[str], old_flags: Mapping[str, str]) -> Itera
             new = old_flags[flag]
             note(f"{flag} is now {new.format('VALUE')}; the old spelling is accepted for one version")
             takes_value = "{}" in new
-            given = (value if sign else next(rest, "")) if takes_value else ""
-            yield from (part.format(given) for part in new.split(" "))
+            argument = (value if sign else next(rest, "")) if takes_value else ""
+            yield from (part.format(argument) for part in new.split(" "))

@@ -1,4 +1,4 @@
-"""`alembert convert`: bring a checkpoint with old .bin weights into today's form, or copy a model to give it away."""
+"""`alembert convert`: old .bin weights to safetensors, or a copy of a model without traces of its training data."""
 
 from pathlib import Path
 from typing import Annotated
@@ -15,25 +15,25 @@ def convert(
         str,
         typer.Argument(
             metavar="FOLDER",
-            help="Has config.json and pytorch_model.bin, or hub:organisation/name; with --forget-training, a fine-tuned "
-            "model or an Export.",
+            help="Folder with config.json and pytorch_model.bin, or hub:organisation/name; with --forget-training, a "
+            "fine-tuned model or an Export.",
         ),
     ],
-    out: Annotated[Path, typer.Option(help="Folder to write the Checkpoint to.")],
-    family: Annotated[
-        str | None, typer.Option(help="bert or albert, if config.json does not say `model_type`.")
-    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder to write the checkpoint to.")],
+    family: Annotated[str | None, typer.Option(help="bert or albert, if config.json has no `model_type`.")] = None,
     architecture: Annotated[
-        str | None, typer.Option(help="Such as BertForMaskedLM, if config.json does not say.")
+        str | None, typer.Option(help="Class of the model, such as BertForMaskedLM, if config.json does not name it.")
     ] = None,
     forget: Annotated[
         bool,
-        typer.Option("--forget-training", help="Copy the folder without hashes of its training texts and entities."),
+        typer.Option(
+            "--forget-training", help="Copy the folder without the hashes of its training texts and entities."
+        ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a Checkpoint that is there.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a complete result.")] = False,
 ) -> None:
-    """Convert old .bin weights to safetensors; nothing in the old file is executed."""
+    """Convert old .bin weights to safetensors, without executing anything in the old file."""
     if forget:
         if family or architecture:
             raise typer.BadParameter("--family and --architecture cannot be used with --forget-training")

@@ -16,16 +16,20 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from alembert.artifact import Manifest, atomic_write
+from alembert.artifact import Manifest
 from alembert.cli.command import SET_ASIDE, VerbCommand
 from alembert.cli.options import (
     OUTPUT_PANEL,
     Assignments,
     ConfigFile,
+    CountsAsJson,
     Overwrite,
     RayRunOptions,
     RunOn,
+    assignments_option,
+    check_page,
     resolve_cluster,
+    write_page,
 )
 from alembert.corpus import build as verb
 from alembert.corpus.build import LexiconFiles
@@ -41,62 +45,72 @@ from alembert.corpus.statistics import (
 )
 from alembert.corpus.statistics import sample_documents as pick
 from alembert.corpus.store import Corpus, CorpusDocument
-from alembert.errors import BadFile
 from alembert.inspect.corpus_page import render_corpus_page
 from alembert.settings import apply_layers, read_layers, split_table
 from alembert.terminal import ProgressBar, note, print_json, say, stdout_console
 from alembert.text.lexicon import parse_lexicon_option, parse_lexicon_options
 
-app = typer.Typer(help="Build a corpus from raw files, and look at it.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="Build a corpus from raw files, and show what is in it.", no_args_is_help=True, rich_markup_mode=None
+)
 
 
 @app.command("build", cls=VerbCommand)
 def build(
     files: Annotated[
         list[str],
-        typer.Argument(metavar="FILE", help="Files of any known format, folders of them, or s3:// addresses."),
+        typer.Argument(metavar="FILE", help="Files of any known format, folders, or s3:// addresses."),
     ],
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the corpus goes.")],
+    out: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="Folder to write the corpus to.", rich_help_panel=OUTPUT_PANEL)
+    ],
     *,
     lexicon: Annotated[
         list[str] | None,
-        typer.Option(metavar="LABEL=FILE", help="Terms to find as entities of this label; may be repeated."),
+        typer.Option(
+            metavar="LABEL=FILE",
+            help="Lexicon whose terms are annotated as entities of this label; may be repeated.",
+            rich_help_panel="Data",
+        ),
     ] = None,
     stop_terms: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Terms that are not entities, one a line.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Terms that are no entities, one per line.", rich_help_panel="Data"),
     ] = None,
     keep_terms: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Terms that are entities although a stop list has them."),
+        typer.Option(
+            metavar="FILE",
+            help="Terms that are entities although they are in a stop list, one per line.",
+            rich_help_panel="Data",
+        ),
     ] = None,
     language: Annotated[
-        str | None, typer.Option(metavar="CODES", help="Keep only these languages, such as en,zh.")
+        str | None,
+        typer.Option(metavar="CODES", help="Keep only these languages, such as en,zh.", rich_help_panel="Data"),
     ] = None,
-    workers: Annotated[int | None, typer.Option(min=1, max=1024, help="Processes; by default as many as CPUs.")] = None,
     on: RunOn = "local",
     overwrite: Overwrite = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the counts as one JSON object.", rich_help_panel=OUTPUT_PANEL)
-    ] = False,
+    as_json: CountsAsJson = False,
     config: ConfigFile = None,
-    assignments: Assignments = None,
+    assignments: Annotated[list[str] | None, assignments_option(BuildSettings(), run=RayRunOptions())] = None,
 ) -> None:
-    """Read, clean and annotate files. To resume a stopped run, repeat the command."""
+    """Read and clean files, split sentences and annotate terms. To resume a stopped run, repeat the command."""
     codes = [code.strip() for code in (language or "").split(",") if code.strip()]
     layers = read_layers(config, assignments, {"clean": {"languages": codes or None}})
     options, layers = split_table(RayRunOptions(), "run", layers)
     settings = apply_layers(BuildSettings(), layers)
-    cluster = resolve_cluster(on, workers, options)
+    cluster = resolve_cluster(on, options)
     with ProgressBar(sys.stderr) as bar:
         result = verb.build(
             files,
             out,
             lexicon_files=LexiconFiles(lexicons=parse_lexicon_options(lexicon or []), stop=stop_terms, keep=keep_terms),
             settings=settings,
-            workers=workers,
+            workers=options.workers,
             executor_factory=partial(ray_executor, cluster) if cluster else None,
             overwrite=overwrite,
-            tell=bar.show,
+            on_progress=bar.show,
         )
     counts = result.manifest.counts
     for sentence in (*result.notes, *_encoding_notes(counts), *_repeated_id_notes(counts)):
@@ -179,7 +193,7 @@ def label(
             lexicons=[*map(parse_lexicon_option, lexicon)],
             exclude=exclude or (),
             settings=settings,
-            tell=bar.show,
+            on_progress=bar.show,
         )
     for sentence in result.notes:
         note(sentence)
@@ -193,33 +207,26 @@ def label(
 @app.command("show", cls=VerbCommand)
 def show(
     corpus: Annotated[Path, typer.Argument(metavar="CORPUS", help="A corpus folder.")],
-    sample: Annotated[int, typer.Option(min=0, max=1000, help="Print so many random documents too.")] = 0,
-    seed: Annotated[int, typer.Option(help="Which random documents.")] = 0,
+    sample: Annotated[int, typer.Option(min=0, max=1000, help="Number of random documents to print.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed of the sample.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a page with plots.")] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write an HTML page with plots.")] = None,
 ) -> None:
-    """Show what a corpus holds, and what was dropped and why."""
+    """Show the contents of a corpus, and what was dropped and why."""
 
+    check_page(html)
     opened = Corpus.open(corpus)
-    found = compute_statistics(opened)
+    statistics = compute_statistics(opened)
     entries = pick(opened, sample, seed)
     if html:
-        _write(html, render_corpus_page(found, entries))
+        write_page(html, render_corpus_page(statistics, entries))
     if as_json:
-        record = found.as_json() | ({"sample": [make_document_record(entry) for entry in entries]} if sample else {})
+        record = statistics.as_json() | (
+            {"sample": [make_document_record(entry) for entry in entries]} if sample else {}
+        )
         print_json(record, indent=2)
     else:
-        print_survey(found, entries)
-
-
-def _write(path: Path, text: str) -> None:
-
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        atomic_write(path, text.encode())
-    except OSError as problem:
-        raise BadFile(f"The page {path} cannot be written: {problem.strerror}. Choose another name.") from None
-    say(f"wrote {path}")
+        print_survey(statistics, entries)
 
 
 _COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,23 +27,22 @@ from alembert.cli.options import (
     Assignments,
     ConfigFile,
     DevFiles,
-    Device,
     LearningRate,
     Overwrite,
     ScoresAsJson,
-    Seeds,
-    ShowConfig,
-    TaskName,
+    TaskRunOptions,
     TrainFiles,
     UnsplitFiles,
+    asks_for_help,
     find_model,
+    print_settings,
 )
 from alembert.corpus.fetch import fetch_to_temporary_folder
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import AlreadyDone
 from alembert.extras import require_training
 from alembert.hardware.torch_settings import resolve_device
-from alembert.settings import apply_layers, read_layers, split_table, split_value, to_toml
+from alembert.settings import apply_layers, read_layers, split_table, split_value
 from alembert.tasks.files import read_task
 from alembert.terminal import ProgressBar, note, print_json, say_all
 from alembert.train.distill.settings import (
@@ -63,19 +63,24 @@ Files = list[str] | None
 
 
 @dataclass(frozen=True, kw_only=True)
-class DistillRunOptions:
-    """What a run of `distill` is told beside its settings."""
+class DistillRunOptions(TaskRunOptions):
+    """Options of `distill` beside the settings of the training."""
 
-    split: str | None = None
-    """Shares of training, development and test in the files of --data; none: 80/10/10."""
     types: tuple[str, ...] = ()
     """tag: entity types that files annotate, as "TYPE,TYPE" for all or "FILE=TYPE,TYPE" for one; others are ignored."""
     vocabulary: str | None = None
     """Folder of a tokenizer for a new student; only the teacher's predictions can then be distilled."""
     words: str | None = None
     """Folder of a masked LM that proposes the words of augmentation; none: the teacher."""
+    compare: str | None = None
+    """Also train without distillation and without augmentation, and compare all models on this file."""
     cache: str | None = None
     """Folder for the teacher's outputs; none: a hidden folder beside the result."""
+
+    @property
+    def comparison(self) -> ComparisonFile | None:
+        """The file to compare on, and which types it annotates."""
+        return None if self.compare is None else ComparisonFile(Path(self.compare), self.types)
 
 
 def distill(
@@ -105,11 +110,13 @@ def distill(
     train: TrainFiles = None,
     dev: DevFiles = None,
     data: UnsplitFiles = None,
-    task: TaskName = None,
+    task: Annotated[str | None, typer.Option(hidden=True)] = None,  # errors name it to whom it concerns
     texts: Annotated[
         list[Path] | None,
         typer.Option(
-            metavar="INPUT", help="Plain text whose sentences the teacher labels too.", rich_help_panel=DATA_PANEL
+            metavar="INPUT",
+            help="Plain text; the teacher labels its sentences as further training data.",
+            rich_help_panel=DATA_PANEL,
         ),
     ] = None,
     preset: Annotated[
@@ -122,22 +129,7 @@ def distill(
     epochs: Annotated[
         float | None, typer.Option(help="Epochs of the prediction stage.", rich_help_panel=TRAINING_PANEL)
     ] = None,
-    intermediate_epochs: Annotated[
-        float | None,
-        typer.Option(
-            help="Epochs of the stage before it, which distils layers; 0: none.", rich_help_panel=TRAINING_PANEL
-        ),
-    ] = None,
     learning_rate: LearningRate = None,
-    seeds: Seeds = 1,
-    compare: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Also train without distillation and without augmentation; compare all on this file.",
-            rich_help_panel=OUTPUT_PANEL,
-        ),
-    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(metavar="FOLDER", help="Folder to write the student to.", rich_help_panel=OUTPUT_PANEL),
@@ -146,159 +138,129 @@ def distill(
     as_json: ScoresAsJson = False,
     config: ConfigFile = None,
     assignments: Assignments = None,
-    show_config: ShowConfig = False,
-    device: Device = "auto",
 ) -> None:
     """Distil a small student from a teacher. To resume a stopped run, repeat the command.
 
-    With --corpus the student learns on plain text; with --train or --data it learns the teacher's task.
+    With --corpus the student learns from plain text, with --train it learns the teacher's task.
     """
     rate = {"learning_rate": learning_rate}
-    stages = {
-        "intermediate": _stage_epochs(intermediate_epochs),
-        "prediction": {"epochs": epochs, "optimiser": rate},
-    }
-    layers = read_layers(config, assignments, {"optimiser": rate} if corpus else stages)
-    options, layers = split_table(DistillRunOptions(), "run", layers)
+    flags = {"optimiser": rate} if corpus else {"prediction": {"epochs": epochs, "optimiser": rate}}
+    options, layers = split_table(DistillRunOptions(), "run", read_layers(config, assignments, flags))
     in_file, layers = split_value("fast", "preset", layers)
     name = check_preset(preset or in_file)
-    place = _RunContextOptions(options.cache, device, overwrite)
     if corpus:
         _check_unused(
-            "--corpus",
-            {
-                "--train": train,
-                "--dev": dev,
-                "--data": data,
-                "--task": task,
-                "--texts": texts,
-                "--epochs": epochs,
-                "--intermediate-epochs": intermediate_epochs,
-                "--seeds": None if seeds == 1 else seeds,
-                "--compare": compare,
-                "run.split": options.split,
-                "run.types": options.types or None,
-                "run.words": options.words,
-                "run.vocabulary": options.vocabulary,
-            },
+            options,
+            {"--train": train, "--dev": dev, "--data": data, "--task": task, "--texts": texts, "--epochs": epochs},
         )
         general = apply_layers(GENERAL_PRESETS[name](), layers)
-        if show_config:
-            _print_settings(general, options)
-            return
-        _run_general(*_check_required(teacher, student, out), corpus, general, place, as_json)
+        if asks_for_help(assignments):
+            print_settings(general, run=options)
+        else:
+            run = _open_run(teacher, student, out, options, overwrite=overwrite, as_json=as_json)
+            _distill_general(run, corpus, general)
         return
     teacher = None if teacher is None else str(find_model(teacher))
-    kind = _teacher_task(teacher, task)
-    settings = apply_layers(PRESETS[name]() if kind is None else get_preset(name, kind), layers)
-    if show_config:
-        _print_settings(settings, options)
+    settings = apply_layers(_task_preset(name, teacher, task), layers)
+    if asks_for_help(assignments):
+        print_settings(settings, run=options)
         return
-    teacher, student, out = _check_required(teacher, student, out)
-    files = _task_files(train, dev, data, options.split)
-    own_types = drop_compare_types(options.types, compare, *files)
-    vocabulary = None if options.vocabulary is None else Path(options.vocabulary)
-    more = {"texts": tuple(texts or ()), "words": options.words, "vocabulary": vocabulary}
-    job = _build_distillation(teacher, student, task, files, options.split, own_types, **more)
-    test = None if compare is None else ComparisonFile(compare, options.types)
-    _run_task(job, out, settings, seeds, place, as_json, test=test)
+    run = _open_run(teacher, student, out, options, overwrite=overwrite, as_json=as_json)
+    job = _build_job(run, task, (train, dev, data), texts)
+    _distill_task(run, job, settings)
 
 
-def _print_settings(settings: Any, options: DistillRunOptions) -> None:
-    print(to_toml(settings), f"\n[run]\n{to_toml(options)}", sep="", end="")
+@dataclass(frozen=True)
+class _DistillRun:
+    """What both kinds of distillation have: two models, a folder, and how the run is carried out."""
 
+    teacher: str
+    student: str
+    out: Path
+    options: DistillRunOptions
+    overwrite: bool
+    as_json: bool
 
-class _RunContextOptions:
-    """Where a run computes and keeps things."""
-
-    def __init__(self, cache: str | None, device: str, overwrite: bool) -> None:
-        self.cache, self.device, self.overwrite = None if cache is None else Path(cache), device, overwrite
-
-    def run_context(self, **told: Any) -> RunContext:
+    @contextmanager
+    def open_context(self) -> Iterator[RunContext]:
+        """Show progress while the block runs."""
         from alembert.train.run import RunContext
 
-        return RunContext(
-            cache=self.cache,
-            device=resolve_device(self.device),
-            overwrite=self.overwrite,
-            log=note,
-            print_table=say_all,
-            **told,
-        )
+        with ProgressBar(sys.stderr, plain_every=60) as bar:
+            yield RunContext(
+                cache=None if self.options.cache is None else Path(self.options.cache),
+                device=resolve_device(self.options.device),
+                overwrite=self.overwrite,
+                log=note,
+                print_table=say_all,
+                on_progress=bar.show_training,
+                on_reading=bar.show,
+            )
 
 
-def _check_required(teacher: str | None, student: str | None, out: Path | None) -> tuple[str, str, Path]:
+def _open_run(
+    teacher: str | None, student: str | None, out: Path | None, options: DistillRunOptions, **output: bool
+) -> _DistillRun:
     if teacher is None or student is None or out is None:
-        raise typer.BadParameter("give TEACHER, --student and --out; or --show-config")
-    return teacher, student, out
-
-
-def _task_files(train: Files, dev: Files, data: Files, split: str | None) -> tuple[list[Path], list[Path], list[Path]]:
-    """Return the files of the task stage as paths; those of a store or of stdin are copied here."""
+        raise typer.BadParameter("give TEACHER, --student and --out; or --set help")
     require_training()
-
-    if not (train or data):
-        raise typer.BadParameter("give --corpus for the general stage, or --train or --data for a task")
-    if split is not None and not data:
-        raise typer.BadParameter("run.split divides the files of --data, which was not given")
-    return (
-        fetch_to_temporary_folder(train or ()),
-        fetch_to_temporary_folder(dev or ()),
-        fetch_to_temporary_folder(data or ()),
-    )
+    return _DistillRun(teacher, student, out, options, **output)
 
 
-def _check_unused(with_what: str, flags: dict[str, Any]) -> None:
-    if wrong := [name for name, value in flags.items() if value is not None]:
-        raise typer.BadParameter(f"{' and '.join(wrong)} cannot be used with {with_what}")
+def _check_unused(options: DistillRunOptions, flags: dict[str, Any]) -> None:
+    """Refuse options of the task stage beside --corpus."""
+    used = {item.name: getattr(options, item.name) != item.default for item in fields(options)}
+    names = [name for name, value in flags.items() if value is not None]
+    names += [f"run.{name}" for name, is_set in used.items() if is_set and name not in ("cache", "device")]
+    if names:
+        raise typer.BadParameter(f"{' and '.join(names)} cannot be used with --corpus")
 
 
-def _stage_epochs(epochs: float | None) -> dict[str, Any]:
-    """Return the changes for a number of epochs, of which 0 skips the stage."""
-    return {"skip": True} if epochs == 0 else {"epochs": epochs, "skip": None if epochs is None else False}
+def _task_preset(name: str, teacher: str | None, task: str | None) -> DistillSettings:
+    """Return a preset with the batch sizes of the teacher's task, if there is a teacher."""
+    return PRESETS[name]() if teacher is None else get_preset(name, read_task(Path(teacher), task).kind)
 
 
-def _teacher_task(teacher: str | None, task: str | None) -> str | None:
-    """Find what the teacher was fine-tuned for; none: no teacher was given."""
-
-    return None if teacher is None else read_task(Path(teacher), task).kind
-
-
-def _build_distillation(
-    teacher: str,
-    student: str,
-    task: str | None,
-    files: Sequence[Sequence[Path]],
-    split: str | None,
-    types: tuple[str, ...],
-    **more: Any,
+def _build_job(
+    run: _DistillRun, task: str | None, files: tuple[Files, Files, Files], texts: list[Path] | None
 ) -> DistillJob:
+    """Build the job of the task stage; files of an object store or of stdin are copied here."""
     from alembert.train.distill.stages import DistillJob
     from alembert.train.finetune.data import DataFiles
 
-    train, dev, data = map(tuple, files)
-    options = read_task(Path(teacher), task).apply_columns(ReadOptions(types=types))
-    found = DataFiles(train=train, dev=dev, unsplit=data, split=split or "80/10/10", options=options)
-    return DistillJob(teacher=teacher, student=student, data=found, task=task, **more)
+    train, dev, data = files
+    if not (train or data):
+        raise typer.BadParameter("give --corpus for the general stage, or --train for a task")
+    options = run.options
+    if options.split is not None and not data:
+        train, data = None, train
+    parts = [tuple(fetch_to_temporary_folder(part or ())) for part in (train, dev, data)]
+    reading = ReadOptions(types=drop_compare_types(options.comparison, options.types, *parts))
+    return DistillJob(
+        teacher=run.teacher,
+        student=run.student,
+        data=DataFiles(
+            train=parts[0],
+            dev=parts[1],
+            unsplit=parts[2],
+            split=options.split or "80/10/10",
+            options=read_task(Path(run.teacher), task).apply_columns(reading),
+        ),
+        task=task,
+        texts=tuple(texts or ()),
+        words=options.words,
+        vocabulary=None if options.vocabulary is None else Path(options.vocabulary),
+    )
 
 
-def _run_general(
-    teacher: str,
-    student: str,
-    out: Path,
-    corpus: list[Path],
-    settings: GeneralDistillSettings,
-    place: _RunContextOptions,
-    as_json: bool,
-) -> None:
+def _distill_general(run: _DistillRun, corpus: list[Path], settings: GeneralDistillSettings) -> None:
     from alembert.train.distill.general import distill_general
     from alembert.train.distributed import is_first_process
 
-    with ProgressBar(sys.stderr, plain_every=60) as bar:
-        around = place.run_context(on_progress=bar.show_training, on_reading=bar.show)
-        done = distill_general(teacher, student, corpus, out, settings=settings, around=around)
+    with run.open_context() as context:
+        done = distill_general(run.teacher, run.student, corpus, run.out, settings=settings, context=context)
     if is_first_process():
-        _show_general(done, out, as_json)
+        _show_general(done, run.out, run.as_json)
 
 
 def _show_general(done: GeneralDistillRunResult, out: Path, as_json: bool) -> None:
@@ -312,32 +274,22 @@ def _show_general(done: GeneralDistillRunResult, out: Path, as_json: bool) -> No
     print(f"Next: alembert distill FINE_TUNED_TEACHER --student {out} --train FILE --dev FILE --out FOLDER")
 
 
-def _run_task(
-    wish: DistillJob,
-    out: Path,
-    settings: DistillSettings,
-    seeds: int,
-    place: _RunContextOptions,
-    as_json: bool,
-    *,
-    test: ComparisonFile | None,
-) -> None:
-    from alembert.train.distill.distill import distill as run
+def _distill_task(run: _DistillRun, job: DistillJob, settings: DistillSettings) -> None:
+    from alembert.train.distill.distill import distill as distill_task
     from alembert.train.distributed import is_first_process
 
-    with ProgressBar(sys.stderr, plain_every=60) as bar:
-        around = place.run_context(on_progress=bar.show_training, on_reading=bar.show)
+    test, seeds, done = run.options.comparison, run.options.seeds, None
+    with run.open_context() as context:
         try:
-            done = run(wish, out, settings, seeds=seeds, around=around)
+            done = distill_task(job, run.out, settings, seeds=seeds, context=context)
         except AlreadyDone:
             if test is None:
-                raise
-            done = None  # what was stopped is the comparison
-        others = {} if test is None else train_controls(wish, out, settings, seeds, around)
+                raise  # else the comparison may be what was stopped
+        controls = {} if test is None else train_controls(job, run.out, settings, seeds, context)
     if is_first_process():
         if done is not None:
-            show_scores(done, out, as_json)
+            show_scores(done, run.out, run.as_json)
         if test is not None:
-            show_comparison({"student": out, **others}, wish, test, comparison_folder(out))
+            show_comparison({"student": run.out, **controls}, job, test, comparison_folder(run.out))
         if done is not None and any(report.set_aside.count for report in done.reports.values()):
             raise typer.Exit(SET_ASIDE)

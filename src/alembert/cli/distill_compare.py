@@ -1,4 +1,4 @@
-"""`alembert distill --compare`: students without distillation beside the result, all scored on one file."""
+"""`run.compare` of `alembert distill`: students without distillation beside the result, all scored on one file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ComparisonFile:
-    """The file of --compare, and what run.types says."""
+    """The file of run.compare, and what run.types says."""
 
     file: Path
     types: tuple[str, ...] = ()
@@ -37,15 +37,12 @@ class ComparisonFile:
         return ReadOptions(types=select_types_for_files(self.types, list_input_files([self.file]).paths))
 
 
-def drop_compare_types(types: Sequence[str] | None, compare: Path | None, *files: Sequence[Path]) -> tuple[str, ...]:
-    """Leave out what run.types says about the file of --compare alone."""
-
-    words = tuple(types or ())
-    if not words:
-        return ()
-    of_data = select_types_for_files(words, list_input_files([file for each in files for file in each]).paths)
-    of_test = select_types_for_files(words, list_input_files([compare]).paths if compare else [])
-    return tuple(word for word in words if word in of_data or word not in of_test)
+def drop_compare_types(test: ComparisonFile | None, types: tuple[str, ...], *parts: Sequence[Path]) -> tuple[str, ...]:
+    """Leave out what run.types says about the file of run.compare alone."""
+    if test is None or not types:
+        return types
+    of_data = select_types_for_files(types, list_input_files([file for part in parts for file in part]).paths)
+    return tuple(word for word in types if word in of_data or word not in test.options.types)
 
 
 def comparison_folder(out: Path) -> Path:
@@ -54,26 +51,26 @@ def comparison_folder(out: Path) -> Path:
 
 
 def train_controls(
-    wish: DistillJob, out: Path, settings: DistillSettings, seeds: int, around: RunContext
+    job: DistillJob, out: Path, settings: DistillSettings, seeds: int, context: RunContext
 ) -> dict[str, Path]:
-    """Train what the result is compared with; what is done already is found."""
+    """Train the students that the result is compared with, unless they are there already."""
     from alembert.train.distill.distill import distill as run
 
     folders = {}
-    for name, control in build_controls(settings, has_texts=bool(wish.texts)).items():
+    for name, control in build_controls(settings, has_texts=bool(job.texts)).items():
         folders[name] = comparison_folder(out) / name.replace(" ", "-")
-        around.log(f"The student {name}: {folders[name]}")
+        context.log(f"The student {name}: {folders[name]}")
         folders[name].parent.mkdir(parents=True, exist_ok=True)
         with suppress(AlreadyDone):
-            own = wish if control.has_texts else replace(wish, texts=())
-            run(own, folders[name], control.settings, seeds=seeds, around=around)
+            own = job if control.has_texts else replace(job, texts=())
+            run(own, folders[name], control.settings, seeds=seeds, context=context)
     return folders
 
 
-def show_comparison(students: Mapping[str, Path], wish: DistillJob, test: ComparisonFile, folder: Path) -> None:
+def show_comparison(students: Mapping[str, Path], job: DistillJob, test: ComparisonFile, folder: Path) -> None:
     """Score the teacher and all students on the file, print the table and write its page."""
 
-    found = compare_models({"teacher": Path(wish.teacher), **students}, [test.file], test.options, task=wish.task)
-    print(*map(escape_controls, comparison_lines(found)), sep="\n")
-    for path in write_comparison(found, folder):
+    report = compare_models({"teacher": Path(job.teacher), **students}, [test.file], test.options, task=job.task)
+    print(*map(escape_controls, comparison_lines(report)), sep="\n")
+    for path in write_comparison(report, folder):
         print(path)

@@ -1,4 +1,4 @@
-"""`alembert doctor`: what this machine can do, what was chosen and why."""
+"""`alembert doctor`: what this machine can do, which settings are chosen, and why."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ VARIABLE_HEADS = ("variable", "value", "set by", "why")
 
 def doctor(
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object instead of tables."),
-    refresh: bool = typer.Option(False, "--refresh", help="Try everything again instead of using the cache."),
+    refresh: bool = typer.Option(False, "--refresh", help="Ignore the cache and test again."),
 ) -> None:
-    """Show what this machine can do, what was chosen and why."""
+    """Show what this machine can do, which settings are chosen, and why."""
 
     if refresh or load_cached_capabilities() is None:
-        say("trying numeric types in child processes, about ten seconds ...")
+        say("testing numeric types in child processes, about ten seconds ...")
     report = build_doctor_report(detect_capabilities(refresh=refresh))
     if as_json:
         print_json(report, indent=2)
@@ -46,7 +46,7 @@ def print_report(report: Mapping[str, Any], console: Console | None = None) -> N
     _print_table(console, "Environment", VARIABLE_HEADS, _variable_rows(report["environment"]))
     cache = report["cache"]
     state = "" if cache["written"] else " (could not be written)"
-    console.print(f"Remembered in {cache['file']}{state}", soft_wrap=True)
+    console.print(f"Stored in {cache['file']}{state}", soft_wrap=True)
 
 
 def _print_table(console: Console, title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -17,11 +17,14 @@ import typer
 from alembert.cli.command import SET_ASIDE, VerbCommand
 from alembert.cli.finetune import finetune
 from alembert.cli.options import (
+    DATA_PANEL,
     OUTPUT_PANEL,
-    Assignments,
     ConfigFile,
+    CountsAsJson,
     Device,
+    DeviceRunOptions,
     Overwrite,
+    assignments_option,
     find_model,
     for_each_line,
 )
@@ -34,11 +37,11 @@ from alembert.infer.engines import choose_device
 from alembert.infer.index import VectorIndex
 from alembert.infer.search import QUERY_BATCH, Hit, SimilarityMeasure, find_nearest
 from alembert.infer.stream_job import StreamRun
-from alembert.settings import apply_layers, read_layers
+from alembert.settings import apply_layers, read_layers, split_table
 from alembert.terminal import ProgressBar, escape_controls, note, print_json, say
 
 app = typer.Typer(
-    help="Train a model for vectors, make vectors of documents or sentences, and search them.",
+    help="Train embedding models, embed documents or sentences, and search them.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -50,7 +53,7 @@ app = typer.Typer(
     context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
 )
 def train(context: typer.Context) -> None:
-    """Train a model for vectors: takes the options of `alembert finetune --task compare`."""
+    """Train an embedding model: takes the options of `alembert finetune --task compare`."""
 
     alone = typer.Typer(
         add_completion=False, rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]}
@@ -74,36 +77,51 @@ def encode(
             help="Files of any known format, folders of them, patterns, - for stdin, s3:// addresses, or one Corpus.",
         ),
     ],
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the vectors go.")],
+    out: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="Folder to write the vectors to.", rich_help_panel=OUTPUT_PANEL)
+    ],
     *,
-    unit: Annotated[str | None, typer.Option(help="One vector a document, or a sentence; document.")] = None,
+    unit: Annotated[
+        str | None, typer.Option(help="One vector per document (default) or per sentence.", rich_help_panel=DATA_PANEL)
+    ] = None,
     pooling: Annotated[
         str | None,
-        typer.Option(metavar="MODE", help="mean or cls, for a model whose folder does not state it."),
+        typer.Option(
+            metavar="MODE", help="mean or cls, for a model whose folder does not state it.", rich_help_panel=DATA_PANEL
+        ),
     ] = None,
     max_length: Annotated[
-        int | None, typer.Option(help="Tokens of a window; by default what the model's folder states.")
+        int | None,
+        typer.Option(
+            help="Maximum tokens of a window; by default what the model's folder states.", rich_help_panel=DATA_PANEL
+        ),
     ] = None,
-    dtype: Annotated[str | None, typer.Option(help="Numbers on the disk: float32, float16 or int8; float32.")] = None,
-    int8: Annotated[bool, typer.Option("--int8", help="Also write an int8 copy for `embed search --int8`.")] = False,
-    overwrite: Overwrite = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the counts as one JSON object.", rich_help_panel=OUTPUT_PANEL)
+    dtype: Annotated[
+        str | None,
+        typer.Option(
+            help="Type of the stored numbers: float32 (default), float16 or int8.", rich_help_panel=OUTPUT_PANEL
+        ),
+    ] = None,
+    int8: Annotated[
+        bool,
+        typer.Option("--int8", help="Also write an int8 copy for `embed search --int8`.", rich_help_panel=OUTPUT_PANEL),
     ] = False,
+    overwrite: Overwrite = False,
+    as_json: CountsAsJson = False,
     config: ConfigFile = None,
-    assignments: Assignments = None,
-    device: Device = "auto",
+    assignments: Annotated[list[str] | None, assignments_option(EncodeSettings(), run=DeviceRunOptions())] = None,
 ) -> None:
     """Embed each document or sentence. To resume a stopped run, repeat the command."""
     flags = {"unit": unit, "dtype": dtype, "int8_copy": int8 or None}
-    settings = apply_layers(EncodeSettings(), read_layers(config, assignments, flags))
+    run, layers = split_table(DeviceRunOptions(), "run", read_layers(config, assignments, flags))
+    settings = apply_layers(EncodeSettings(), layers)
     mode = _mode(pooling)
 
     check_inputs(files)
     folder = find_model(model)
-    embedder = Embedder.open(folder, mode=mode, length=max_length, device=choose_device([folder], device))
+    embedder = Embedder.open(folder, mode=mode, length=max_length, device=choose_device([folder], run.device))
     with ProgressBar(sys.stderr) as bar:
-        result = verb.encode(embedder, files, out, settings, overwrite=overwrite, tell=bar.show)
+        result = verb.encode(embedder, files, out, settings, overwrite=overwrite, on_progress=bar.show)
     _print_outcome(out, result, as_json=as_json)
     if result.manifest.counts["set aside"]:
         raise typer.Exit(SET_ASIDE)
@@ -154,12 +172,12 @@ def search(
     vectors: Annotated[Path, typer.Argument(metavar="VECTORS", help="A folder that `embed encode` wrote.")],
     queries: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[QUERY]...", help="What to look for; one a line on stdin if none."),
+        typer.Argument(metavar="QUERY", help="Queries; one per line on stdin if none."),
     ] = None,
     top: Annotated[int, typer.Option("--top", "-k", min=1, help="Results for each query.")] = 10,
-    measure: Annotated[str, typer.Option(help="How to compare: cosine, or dot (the plain product).")] = "cosine",
+    measure: Annotated[str, typer.Option(help="Similarity measure: cosine or dot.")] = "cosine",
     int8: Annotated[
-        bool, typer.Option("--int8", help="Look through the int8 copy first; the results are the same.")
+        bool, typer.Option("--int8", help="Use the int8 copy for the first pass; the results are the same.")
     ] = False,
     model: Annotated[
         str | None, typer.Option(metavar="FOLDER", help="Where the model is now, if it was moved.")
@@ -167,7 +185,7 @@ def search(
     device: Device = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per query.")] = False,
 ) -> None:
-    """Find the texts nearest to a query: exact, with score, place and text."""
+    """Find the texts nearest to each query by exact search."""
 
     if measure not in ("cosine", "dot"):
         raise BadSetting(f"--measure is {measure!r}; expected cosine or dot.")

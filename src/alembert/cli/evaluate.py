@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -16,18 +17,22 @@ from alembert.cli.options import (
     MODEL_HELP,
     OUTPUT_PANEL,
     AsJson,
-    Assignments,
-    Device,
+    DeviceRunOptions,
     LabelColumn,
+    ReadTable,
+    SplitPart,
     TaskName,
     TextColumn,
+    assignments_option,
     check_page,
     find_model,
+    note_items,
     read_options,
     write_page,
 )
 from alembert.corpus.fetch import fetch_to_temporary_folder
 from alembert.corpus.jobs import make_source_names
+from alembert.errors import BadSetting
 from alembert.infer.engines import choose_device
 from alembert.infer.evaluate import Evaluation, build_evaluation, evaluate_tasks
 from alembert.infer.scoring import ModelComparison, ProgressCallback, open_models, score_models
@@ -43,7 +48,22 @@ from alembert.inspect.reports import (
     warn_few_documents,
     warn_overlap,
 )
+from alembert.settings import read_layers, split_table
 from alembert.terminal import ProgressBar, escape_controls, note, print_json
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateRunOptions(DeviceRunOptions):
+    """Options of `evaluate` that most calls leave alone."""
+
+    bootstrap_samples: int = 1000
+    """Bootstrap samples for the confidence intervals."""
+    speed: bool = True
+    """Measure how fast the compared models are on this machine."""
+
+    def __post_init__(self) -> None:
+        if self.bootstrap_samples < 1:
+            raise BadSetting(f"`bootstrap_samples` is {self.bootstrap_samples}; expected 1 or more.")
 
 
 def evaluate(
@@ -51,92 +71,86 @@ def evaluate(
     files: Annotated[list[str], typer.Argument(metavar="FILE", help=LABELLED_HELP)],
     *,
     task: TaskName = None,
-    part: Annotated[
-        str | None,
-        typer.Option(
-            help="Use only this part of a file that finetune split: train, dev or test.", rich_help_panel=DATA_PANEL
-        ),
-    ] = None,
+    part: SplitPart = None,
     text: TextColumn = None,
     label: LabelColumn = None,
     against: Annotated[
         list[str] | None,
-        typer.Option(metavar="MODEL", help="Another model to compare with; may be repeated."),
+        typer.Option(
+            metavar="MODEL", help="Another model to compare with; may be repeated.", rich_help_panel=DATA_PANEL
+        ),
     ] = None,
-    speed: Annotated[
-        bool, typer.Option("--speed/--no-speed", help="Measure how fast the compared models are here.")
-    ] = True,
-    bootstrap_samples: Annotated[int, typer.Option(min=1, help="Bootstrap samples for the intervals.")] = 1000,
     report: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Also write an HTML page with plots.", rich_help_panel=OUTPUT_PANEL),
     ] = None,
     as_json: AsJson = False,
-    assignments: Assignments = None,
-    device: Device = "auto",
+    assignments: Annotated[list[str] | None, assignments_option(ReadTable(), run=EvaluateRunOptions())] = None,
 ) -> None:
     """Score a fine-tuned model on labelled files, with confidence intervals, coverage and calibration."""
     check_page(report)
-    folders = [find_model(each) for each in (model, *(against or ()))]
-    where = choose_device(folders, device)
-    models = open_models(folders, where, task)
-    options = read_options(assignments, text, label)
+    run, layers = split_table(EvaluateRunOptions(), "run", read_layers(None, assignments, {}))
+    options = read_options(layers, text, label)
+    folders = [find_model(name) for name in (model, *(against or ()))]
+    device = choose_device(folders, run.device)
+    models = open_models(folders, device, task)
     if own := _files_by_task(models[0], files):
         if against or report:
             raise typer.BadParameter("--against and --report are for one task: give its name with --task NAME")
         with ProgressBar(sys.stderr) as bar:
-            each = evaluate_tasks(
-                models[0], own, options, part=part, rounds=bootstrap_samples, device=where, tell=bar.show
+            evaluations = evaluate_tasks(
+                models[0], own, options, part=part, rounds=run.bootstrap_samples, device=device, on_progress=bar.show
             )
-        _show_all(each, as_json)
+        _show_all(evaluations, as_json)
         return
     with ProgressBar(sys.stderr) as bar:
-        contest = score_models(
-            models, fetch_to_temporary_folder(files), options, part=part, rounds=bootstrap_samples, tell=bar.show
+        scores = score_models(
+            models,
+            fetch_to_temporary_folder(files),
+            options,
+            part=part,
+            rounds=run.bootstrap_samples,
+            on_progress=bar.show,
         )
-        found = build_evaluation(contest, device=where, tell=bar.show)
-        compared = _compare(contest, folders, where, speed, bar.show) if against else None
+        evaluation = build_evaluation(scores, device=device, on_progress=bar.show)
+        comparison = _compare(scores, folders, device, run.speed, bar.show) if against else None
     if report is not None:
-        write_page(report, render_evaluation_page(found, compared))
+        write_page(report, render_evaluation_page(evaluation, comparison))
     if as_json:
-        print_json(found.to_table() | ({"comparison": compared.to_table()} if compared else {}))
+        print_json(evaluation.to_table() | ({"comparison": comparison.to_table()} if comparison else {}))
     else:
-        _print(found, compared)
-    _warn(found)
-    if found.set_aside:
+        _print(evaluation, comparison)
+    _warn(evaluation)
+    if evaluation.set_aside:
         raise typer.Exit(SET_ASIDE)
 
 
 def _files_by_task(model: TaskModel, words: Sequence[str]) -> dict[str, list[Path]]:
     """Return the files of each task of a model that has several, if they are given as NAME=FILE; empty: they are not."""
-    from alembert.corpus.fetch import fetch_to_temporary_folder
-
     named = [word.partition("=") for word in words]
     if len(model.tasks) < 2 or not all(name in model.tasks and file for name, _, file in named):
         return {}
-    found: dict[str, list[str]] = {}
+    by_task: dict[str, list[str]] = {}
     for name, _, file in named:
-        found.setdefault(name, []).append(file)
-    return {name: fetch_to_temporary_folder(files) for name, files in found.items()}
+        by_task.setdefault(name, []).append(file)
+    return {name: fetch_to_temporary_folder(files) for name, files in by_task.items()}
 
 
-def _show_all(found: Mapping[str, Evaluation], as_json: bool) -> None:
-    from alembert.terminal import print_json
-
+def _show_all(evaluations: Mapping[str, Evaluation], as_json: bool) -> None:
     if as_json:
-        print_json({name: each.to_table() for name, each in found.items()})
-    for name, each in found.items():
+        print_json({name: evaluation.to_table() for name, evaluation in evaluations.items()})
+    for name, evaluation in evaluations.items():
         if not as_json:
             print(f"{name}:")
-            _print(each, None)
+            _print(evaluation, None)
             print()
-        _warn(each)
-    if any(each.set_aside for each in found.values()):
+        _warn(evaluation)
+    if any(evaluation.set_aside for evaluation in evaluations.values()):
         raise typer.Exit(SET_ASIDE)
 
 
 def _compare(
-    contest: ModelComparison, folders: Sequence[Path], device: str, speed: bool, tell: ProgressCallback
+    scores: ModelComparison, folders: Sequence[Path], device: str, speed: bool, on_progress: ProgressCallback
 ) -> ComparisonReport:
     """Compare all models with the first that was named after the evaluated one."""
 
@@ -144,33 +158,28 @@ def _compare(
     short = make_source_names([folder if folder.name else folder.resolve() for folder in folders])
     names = [str(path) if name.isdecimal() else name for name, path in zip(short, folders, strict=True)]
     seconds = MEASURE_SECONDS if speed else None
-    return build_comparison(contest, names, reference=1, device=device, speed_seconds=seconds, tell=tell)
+    return build_comparison(scores, names, reference=1, device=device, speed_seconds=seconds, on_progress=on_progress)
 
 
-def _print(found: Evaluation, compared: ComparisonReport | None) -> None:
-
-    print(escape_controls(f"{found.model}, task {found.task}, on {', '.join(found.files)}"))
-    print(escape_controls(evaluation_headline(found)))
-    for table in evaluation_tables(found):
+def _print(evaluation: Evaluation, comparison: ComparisonReport | None) -> None:
+    print(escape_controls(f"{evaluation.model}, task {evaluation.task}, on {', '.join(evaluation.files)}"))
+    print(escape_controls(evaluation_headline(evaluation)))
+    for table in evaluation_tables(evaluation):
         print(f"\n{escape_controls(table.title)}")
         for line in table.lines():
             print(escape_controls(line))
     print()
-    for sentence in evaluation_sentences(found):
+    for sentence in evaluation_sentences(evaluation):
         print(escape_controls(sentence))
-    if compared:
+    if comparison:
         print()
-        for line in comparison_lines(compared):
+        for line in comparison_lines(comparison):
             print(escape_controls(line))
 
 
-def _warn(found: Evaluation) -> None:
-
-    for remark in found.remarks:
-        note(remark.describe())
-    for item in found.set_aside:
-        note(item.describe())
-    for sentence in warn_few_documents(found.documents):
+def _warn(evaluation: Evaluation) -> None:
+    note_items(evaluation.remarks, evaluation.set_aside)
+    for sentence in warn_few_documents(evaluation.documents):
         note(sentence)
-    if warning := warn_overlap(found):
+    if warning := warn_overlap(evaluation):
         note(warning)

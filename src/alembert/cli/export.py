@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,9 +15,9 @@ from alembert.cli.options import (
     DATA_PANEL,
     OUTPUT_PANEL,
     AsJson,
-    Assignments,
     ConfigFile,
     Overwrite,
+    assignments_option,
     files_by_name,
     find_model,
 )
@@ -31,6 +32,14 @@ if TYPE_CHECKING:
     from alembert.compress.card import ExportReport
 
 
+@dataclass(frozen=True, kw_only=True)
+class ExportRunOptions:
+    """Options of `export` that do not change the result."""
+
+    speed: bool = True
+    """Measure the speed on this machine, before and after; the faster format is chosen by it."""
+
+
 def export(
     model: Annotated[
         str,
@@ -41,8 +50,8 @@ def export(
         list[str] | None,
         typer.Option(
             metavar="FILE",
-            help="Text to calibrate int8 on: a file that the task reads, such as its training data, or .txt with one "
-            "text a line; NAME=FILE for each of several tasks.",
+            help="Text to calibrate int8 on: a file of the task, such as its training data, or .txt with one text per "
+            "line; NAME=FILE for each of several tasks.",
             rich_help_panel=DATA_PANEL,
         ),
     ] = None,
@@ -50,7 +59,7 @@ def export(
         list[str] | None,
         typer.Option(
             metavar="FILE",
-            help="Labelled file to measure the loss of int8 on; by default that of --calibrate. NAME=FILE for each "
+            help="Labelled file to measure the score loss of int8 on (default: that of --calibrate); NAME=FILE for each "
             "of several tasks.",
             rich_help_panel=DATA_PANEL,
         ),
@@ -68,25 +77,22 @@ def export(
         typer.Option(
             "--format",
             metavar="FORMAT",
-            help="openvino or onnx; by default the one that is faster here.",
+            help="openvino or onnx; by default the one that is faster on this machine.",
             rich_help_panel="Format",
         ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder to write the Export to.", rich_help_panel=OUTPUT_PANEL)],
-    speed: Annotated[
-        bool,
-        typer.Option(
-            "--speed/--no-speed", help="Measure the speed here, before and after.", rich_help_panel=OUTPUT_PANEL
-        ),
-    ] = True,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
     config: ConfigFile = None,
-    assignments: Assignments = None,
+    assignments: Annotated[
+        list[str] | None, assignments_option(ExportSettings(), read=ReadOptions(), run=ExportRunOptions())
+    ] = None,
 ) -> None:
-    """Export a fine-tuned model to a folder that runs without torch, and report what int8 costs and gains."""
+    """Export a fine-tuned model to a folder that runs without torch; report score, size and speed."""
     flags = {"format": form, "precision": {None: None, True: "int8", False: "fp32"}[int8]}
-    options, layers = split_table(ReadOptions(), "read", read_layers(config, assignments, flags))
+    run, layers = split_table(ExportRunOptions(), "run", read_layers(config, assignments, flags))
+    options, layers = split_table(ReadOptions(), "read", layers)
     settings = apply_layers(ExportSettings(), layers)
     if calibrate and settings.precision == "fp32":
         raise BadSetting("--calibrate belongs to int8, and the precision is fp32. Leave one of them out.")
@@ -100,7 +106,7 @@ def export(
         _files(names, "--dev", dev or ()),
         options,
         task=task,
-        speed=speed,
+        speed=run.speed,
         report=note,
     )
     outcome = job.run(out, overwrite=overwrite)

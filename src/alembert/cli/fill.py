@@ -23,7 +23,7 @@ def fill(
     model: Annotated[str, typer.Argument(metavar="MODEL", help=LANGUAGE_MODEL_HELP)],
     texts: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[TEXT]...", help="Texts with one or more [MASK]; one a line on stdin if none."),
+        typer.Argument(metavar="TEXT", help="Texts with one or more [MASK]; one per line on stdin if none."),
     ] = None,
     top: Annotated[int, typer.Option(min=1, max=1000, help="Candidates to show for each mask.")] = 5,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per text.")] = False,

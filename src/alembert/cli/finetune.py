@@ -11,27 +11,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from alembert.cli.command import SET_ASIDE
-from alembert.cli.finetune_tasks import (
-    FileArguments,
-    build_data,
-    parse_tasks,
-    resolve_task_settings,
-)
+from alembert.cli.finetune_tasks import FileArguments, build_data, parse_tasks
 from alembert.cli.options import (
     DATA_PANEL,
     OUTPUT_PANEL,
     Assignments,
     ConfigFile,
     DevFiles,
-    Device,
     Epochs,
     LearningRate,
     Overwrite,
     ScoresAsJson,
-    Seeds,
-    ShowConfig,
+    TaskRunOptions,
     TrainFiles,
     UnsplitFiles,
+    asks_for_help,
 )
 from alembert.errors import BadSetting
 from alembert.extras import require_training
@@ -40,20 +34,25 @@ from alembert.settings import read_layers, split_table, to_toml
 from alembert.tasks import TASKS
 from alembert.tasks.data_screen import format_data_report
 from alembert.terminal import ProgressBar, note, print_json, say_all
-from alembert.train.finetune.settings import FinetuneSettings, build_lexicon_layer, format_finetune_toml
+from alembert.train.finetune.settings import (
+    FinetuneSettings,
+    build_lexicon_layer,
+    format_finetune_toml,
+    resolve_settings,
+)
 
 if TYPE_CHECKING:
     from alembert.train.finetune.finetune import FinetuneJob, FinetuneRunResult
 
 
 @dataclass(frozen=True, kw_only=True)
-class FinetuneRunOptions:
-    """What a run of `finetune` is told beside its settings."""
+class FinetuneRunOptions(TaskRunOptions):
+    """Options of `finetune` that do not change the model it trains."""
 
-    split: str | None = None
-    """Shares of training, development and test in the files of --data; none: 80/10/10."""
     tune: str | None = None
     """Search for the learning rate and the number of epochs for this long first, such as 30m or 2h; none: no search."""
+    check: bool = False
+    """Report on the data and exit, as without --out."""
 
 
 def finetune(
@@ -93,20 +92,18 @@ def finetune(
     *,
     epochs: Epochs = None,
     learning_rate: LearningRate = None,
-    seeds: Seeds = 1,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Folder to write the model to.", rich_help_panel=OUTPUT_PANEL),
+        typer.Option(
+            metavar="FOLDER",
+            help="Folder to write the model to; without it, the data are checked and nothing is trained.",
+            rich_help_panel=OUTPUT_PANEL,
+        ),
     ] = None,
-    check: Annotated[
-        bool, typer.Option("--check", help="Report on the data and exit.", rich_help_panel=OUTPUT_PANEL)
-    ] = False,
     overwrite: Overwrite = False,
     as_json: ScoresAsJson = False,
     config: ConfigFile = None,
     assignments: Assignments = None,
-    show_config: ShowConfig = False,
-    device: Device = "auto",
 ) -> None:
     """Fine-tune a model for one task or several. To resume a stopped run, repeat the command."""
     tasks = parse_tasks(task)
@@ -114,27 +111,22 @@ def finetune(
     layers = read_layers(config, assignments, flags)
     options, layers = split_table(FinetuneRunOptions(), "run", layers)
     layers = {**layers, "--lexicon": build_lexicon_layer(tasks.kinds, lexicon or ())}
-    settings, of_tasks = resolve_task_settings(tasks, layers)
-    if show_config:
+    settings, of_tasks = resolve_settings(tasks.kinds, layers)
+    if asks_for_help(assignments):
         print(format_finetune_toml(settings, of_tasks), f"\n[run]\n{to_toml(options)}", sep="", end="")
         return
-    has_files = train or data or all(each.file for each in tasks.tasks)
-    if model is None or not has_files or (out is None and not check):
-        raise typer.BadParameter("give --model, --train or --data, and --out; or --show-config")
-    if options.split is not None and not data:
-        raise typer.BadParameter("run.split divides the files of --data, which was not given")
+    if model is None or not (train or data or all(argument.file for argument in tasks.tasks)):
+        raise typer.BadParameter("give --model and --train, and --out to train; or --set help")
     require_training()
     from alembert.train.finetune.finetune import FinetuneJob, build_task_specs
 
-    searched = parse_duration(options.tune)
     files = FileArguments(train or (), dev or (), data or (), options.split, warm_up or ())
     specs = build_task_specs(tasks.kinds, build_data(tasks, files, of_tasks), of_tasks)
     job = FinetuneJob(model=model, tasks=specs)
-    if check:
+    if out is None or options.check:
         _check(job, settings, as_json)
-        return
-    assert out is not None
-    _run(job, out, settings, seeds, searched, device, overwrite=overwrite, as_json=as_json)
+    else:
+        _run(job, out, settings, options, overwrite=overwrite, as_json=as_json)
 
 
 def _check(job: FinetuneJob, settings: FinetuneSettings, as_json: bool) -> None:
@@ -146,6 +138,7 @@ def _check(job: FinetuneJob, settings: FinetuneSettings, as_json: bool) -> None:
         print_json(tables if len(tables) > 1 else next(iter(tables.values())))
     else:
         print("\n\n".join("\n".join(format_data_report(report, whole=True)) for report in reports.values()))
+    note("nothing was trained; to train, name a folder for the model: --out FOLDER")
     if any(report.set_aside.count for report in reports.values()):
         raise typer.Exit(SET_ASIDE)
 
@@ -154,9 +147,7 @@ def _run(
     job: FinetuneJob,
     out: Path,
     settings: FinetuneSettings,
-    seeds: int,
-    tune: float | None,
-    device: str,
+    options: FinetuneRunOptions,
     *,
     overwrite: bool,
     as_json: bool,
@@ -166,14 +157,15 @@ def _run(
     from alembert.train.run import RunContext
 
     with ProgressBar(sys.stderr, plain_every=60) as bar:
-        around = RunContext(
-            device=resolve_device(device),
+        context = RunContext(
+            device=resolve_device(options.device),
             overwrite=overwrite,
             log=note,
             print_table=say_all,
             on_progress=bar.show_training,
         )
-        done = run(job, out, settings, seeds=seeds, tune=tune, around=around)
+        tune = parse_duration(options.tune)
+        done = run(job, out, settings, seeds=options.seeds, tune=tune, context=context)
     if is_first_process():
         show_scores(done, out, as_json)
         if any(report.set_aside.count for report in done.reports.values()):
@@ -189,10 +181,10 @@ def parse_duration(text: str | None) -> float | None:
 
     if text is None:
         return None
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text.strip())
-    if not found or not float(found[1]):
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text.strip())
+    if not match or not float(match[1]):
         raise BadSetting(f"run.tune is {text!r}; expected a time such as 90s, 30m or 2h.")
-    return float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]]
+    return float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]]
 
 
 def show_scores(done: FinetuneRunResult, out: Path, as_json: bool) -> None:

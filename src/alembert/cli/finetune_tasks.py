@@ -1,4 +1,4 @@
-"""Which tasks `alembert finetune` was told to learn, from which files, with which settings.
+"""The tasks that `alembert finetune` learns, and their files, as the command line names them.
 
 One task is named by its kind and has the files of --train, --dev and --data. Several, or one with a name of its own, are
 written `[NAME:]KIND[=FILE]`, and their files `NAME=FILE`:
@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING
 from alembert.corpus.fetch import fetch_to_temporary_folder
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadSetting
-from alembert.settings import Layers
 from alembert.tasks.task import get_task_class
-from alembert.train.finetune.settings import FinetuneSettings, TaskRunSettings, resolve_settings
+from alembert.train.finetune.settings import TaskRunSettings
 
 if TYPE_CHECKING:
     from alembert.train.finetune.data import DataFiles
@@ -55,8 +54,9 @@ class FileArguments:
 
     train: Sequence[str] = ()
     dev: Sequence[str] = ()
-    whole: Sequence[str] = ()
+    unsplit: Sequence[str] = ()
     split: str | None = None
+    """Shares by which the training files are split; those of --data, if there are any."""
     warm_up: Sequence[str] = ()
 
 
@@ -78,13 +78,13 @@ def parse_tasks(words: Sequence[str]) -> TaskArguments:
 
 def _parse_task(word: str) -> TaskArgument:
 
-    found = re.fullmatch(r"(?:([^:=]+):)?([^:=]+)(?:=(.+))?", word)
-    if not found:
+    match = re.fullmatch(r"(?:([^:=]+):)?([^:=]+)(?:=(.+))?", word)
+    if not match:
         raise BadSetting(
             f"--task is {word!r}; expected a task (tag), a task with its file (tag=train.tsv), or with a name and its file "
             "(disease:tag=train.tsv)."
         )
-    name, kind, file = found.groups()
+    name, kind, file = match.groups()
     get_task_class(kind)
     return TaskArgument(name or kind, kind, file)
 
@@ -107,16 +107,18 @@ def _build_task_data(
     first = [task.file] if task.file else []
     train = fetch_to_temporary_folder([*first, *_files_of_task(task_arguments, task, "--train", files.train)])
     dev = fetch_to_temporary_folder(_files_of_task(task_arguments, task, "--dev", files.dev))
-    whole = fetch_to_temporary_folder(_files_of_task(task_arguments, task, "--data", files.whole))
-    if not (train or whole):
+    unsplit = fetch_to_temporary_folder(_files_of_task(task_arguments, task, "--data", files.unsplit))
+    if files.split is not None and not files.unsplit:
+        train, unsplit = [], train
+    if not (train or unsplit):
         raise BadSetting(
-            f"The task {task.name} has no files to learn from. Give them: --train {task.name}=FILE, or --data "
-            f"{task.name}=FILE, which is divided by run.split."
+            f"The task {task.name} has no training files. Name them: --train {task.name}=FILE, or --task "
+            f"{task.name}:{task.kind}=FILE."
         )
     return DataFiles(
         train=tuple(train),
         dev=tuple(dev),
-        unsplit=tuple(whole),
+        unsplit=tuple(unsplit),
         split=files.split or "80/10/10",
         warm_up=tuple(fetch_to_temporary_folder(_files_of_task(task_arguments, task, "--warm-up", files.warm_up))),
         options=reading,
@@ -125,26 +127,16 @@ def _build_task_data(
 
 def _files_of_task(task_arguments: TaskArguments, task: TaskArgument, flag: str, words: Sequence[str]) -> list[str]:
     """Choose the files of a task among those of a flag; those without a name are of an only task."""
-    found = []
+    files = []
     for word in words:
         name, _, file = word.partition("=")
         if name in task_arguments.names and file:
-            found += [file] if name == task.name else []
+            files += [file] if name == task.name else []
         elif len(task_arguments.tasks) == 1:
-            found.append(word)
+            files.append(word)
         else:
             raise BadSetting(
                 f"{flag} is {word!r}; with several tasks say whose file it is, as in {flag} {task.name}=FILE. "
                 f"The tasks are {', '.join(task_arguments.names)}."
             )
-    return found
-
-
-# -- settings
-
-
-def resolve_task_settings(
-    task_arguments: TaskArguments, layers: Layers
-) -> tuple[FinetuneSettings, dict[str, TaskRunSettings]]:
-    """Change the defaults by layers, the last one wins; return the settings of each task apart."""
-    return resolve_settings(task_arguments.kinds, layers)
+    return files

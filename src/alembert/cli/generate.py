@@ -25,18 +25,18 @@ def generate(
     model: Annotated[str, typer.Argument(metavar="MODEL", help=LANGUAGE_MODEL_HELP)],
     texts: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[TEXT]...", help="Texts to continue; one a line on stdin if none."),
+        typer.Argument(metavar="TEXT", help="Texts to continue; one per line on stdin if none."),
     ] = None,
     method: Annotated[str | None, typer.Option(metavar="NAME", help="greedy (if not given), sample or beam.")] = None,
     max_new_tokens: Annotated[
         int | None, typer.Option(min=1, max=1_000_000, help="New tokens at most; 128 if not given.")
     ] = None,
     temperature: Annotated[
-        float | None, typer.Option(help="sample: below 1 prefers likely tokens, above 1 unlikely ones.")
+        float | None, typer.Option(help="sample: temperature; below 1 favours probable tokens.")
     ] = None,
-    top_k: Annotated[int | None, typer.Option(help="sample: draw from this many likeliest tokens.")] = None,
+    top_k: Annotated[int | None, typer.Option(help="sample: draw from this many most probable tokens.")] = None,
     top_p: Annotated[
-        float | None, typer.Option(help="sample: draw from the likeliest tokens of this total probability.")
+        float | None, typer.Option(help="sample: draw from the most probable tokens with this total probability.")
     ] = None,
     beams: Annotated[int | None, typer.Option(help="beam: number of beams; 4 if not given.")] = None,
     count: Annotated[int | None, typer.Option(help="sample, beam: texts for each prompt; 1 if not given.")] = None,
@@ -44,7 +44,7 @@ def generate(
     no_repeat_ngram: Annotated[int | None, typer.Option(help="No n-gram of this many tokens may occur twice.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per text.")] = False,
 ) -> None:
-    """Continue texts with a model that was trained to write (objective causal or prefix)."""
+    """Continue texts with a causal or prefix language model."""
     options = {
         "method": method,
         "max_new_tokens": max_new_tokens,

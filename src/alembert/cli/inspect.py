@@ -18,17 +18,19 @@ from rich.text import Text
 from alembert.cli.command import SET_ASIDE, VerbCommand
 from alembert.cli.inspect_masks import masks
 from alembert.cli.options import (
-    DATA_PANEL,
     LABELLED_HELP,
     MODEL_HELP,
     OUTPUT_PANEL,
     AsJson,
-    Assignments,
     LabelColumn,
+    ReadTable,
+    SplitPart,
     TaskName,
     TextColumn,
+    assignments_option,
     check_page,
     find_model,
+    note_items,
     read_options,
     write_page,
 )
@@ -43,6 +45,7 @@ from alembert.inspect.errors import ErrorCase, ErrorReport, errors_headline, ren
 from alembert.inspect.errors import find_errors as find
 from alembert.inspect.tables import MAX_WHOLE_CHARACTERS, choose_excerpts, format_run
 from alembert.inspect.tokens import TokenizedWord, TokenReport, TokenSummary, inspect_tokens
+from alembert.settings import read_layers
 from alembert.terminal import escape_controls, note, print_json, read_stdin, stdout_console
 from alembert.text.abbreviations import find_abbreviations
 from alembert.text.tokenizer import Tokenizer
@@ -62,12 +65,7 @@ def errors(
     files: Annotated[list[str], typer.Argument(metavar="FILE", help=LABELLED_HELP)],
     *,
     task: TaskName = None,
-    part: Annotated[
-        str | None,
-        typer.Option(
-            help="Use only this part of a file that finetune split: train, dev or test.", rich_help_panel=DATA_PANEL
-        ),
-    ] = None,
+    part: SplitPart = None,
     text: TextColumn = None,
     label: LabelColumn = None,
     top: Annotated[int, typer.Option(min=0, help="Examples to show, the worst first.")] = 20,
@@ -75,11 +73,11 @@ def errors(
         Path | None, typer.Option(metavar="FILE", help="Also write an HTML page.", rich_help_panel=OUTPUT_PANEL)
     ] = None,
     as_json: AsJson = False,
-    assignments: Assignments = None,
+    assignments: Annotated[list[str] | None, assignments_option(ReadTable())] = None,
 ) -> None:
     """Sort the errors of a model by kind and by what they have in common, and show the worst examples."""
     check_page(html)
-    options = read_options(assignments, text, label)
+    options = read_options(read_layers(None, assignments, {}), text, label)
     opened = TaskModel.open(find_model(model), task=task)
     atlas = find(opened, fetch_to_temporary_folder(files), options, part=part, top=top)
     if html is not None:
@@ -88,15 +86,9 @@ def errors(
         print_json(atlas.to_dict())
     else:
         _print(atlas)
+    note_items((), atlas.set_aside)
     if atlas.set_aside:
-        _name_set_aside(atlas)
         raise typer.Exit(SET_ASIDE)
-
-
-def _name_set_aside(atlas: ErrorReport) -> None:
-
-    for item in atlas.set_aside:
-        note(item.describe())
 
 
 def _print(atlas: ErrorReport) -> None:
@@ -144,7 +136,7 @@ def _escape_lines(text: str) -> str:
     return "\n".join(map(escape_controls, text.split("\n")))
 
 
-app = typer.Typer(help="Look inside a text, a tokenizer, a model or training data.", rich_markup_mode=None)
+app = typer.Typer(help="Inspect a text, a tokenizer, training data or the errors of a model.", rich_markup_mode=None)
 app.command("masks", cls=VerbCommand)(masks)
 app.command("errors", cls=VerbCommand)(errors)
 
@@ -156,13 +148,11 @@ _MAX_WORD_CHARACTERS = 60
 @app.command("tokens", cls=VerbCommand)
 def tokens(
     model: str = typer.Argument(help="A checkpoint folder, hub:organisation/name, a vocab.txt or a tokenizer.json."),
-    text: str = typer.Argument(help="The text to cut; - reads it from stdin."),
-    lowercase: bool | None = typer.Option(
-        None, "--lowercase/--cased", help="Overrule what the model's files say about case."
-    ),
+    text: str = typer.Argument(help="Text to tokenize; - reads it from stdin."),
+    lowercase: bool | None = typer.Option(None, "--lowercase/--cased", help="Override the model's files."),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object instead of lines."),
 ) -> None:
-    """Show how a text is cut into pieces, with ids and character offsets."""
+    """Show the pieces of a text, with ids and character offsets."""
 
     tokenizer = Tokenizer.open(model, lowercase=lowercase)
     report = inspect_tokens(tokenizer, read_stdin() if text == "-" else text)

@@ -9,7 +9,17 @@ from typing import Annotated, Any, Final
 import typer
 from rich.text import Text
 
-from alembert.cli.options import Assignments, ConfigFile, check_page, write_page
+from alembert.cli.options import (
+    DATA_PANEL,
+    OUTPUT_PANEL,
+    SETTINGS_PANEL,
+    Assignments,
+    ConfigFile,
+    asks_for_help,
+    check_page,
+    print_settings,
+    write_page,
+)
 from alembert.cli.pretrain import PretrainRunOptions
 from alembert.corpus.excerpt import Excerpt, read_excerpt
 from alembert.corpus.inputs import check_objective_data, expand_inputs, open_input_corpus
@@ -41,40 +51,50 @@ def masks(
         typer.Option(
             metavar="FOLDER",
             help="A checkpoint, hub:organisation/name, or a vocabulary: its tokenizer is used.",
+            rich_help_panel=DATA_PANEL,
         ),
     ],
     *,
-    unit: Annotated[str | None, typer.Option(help="Unit that is masked: piece, word, span or entity.")] = None,
-    recipe: Annotated[str, typer.Option(help="Named settings; see docs/pretrain.md.")] = _RECIPE,
+    unit: Annotated[
+        str | None, typer.Option(help="Masking unit: piece, word, span or entity.", rich_help_panel=DATA_PANEL)
+    ] = None,
+    recipe: Annotated[
+        str, typer.Option(help="Named group of settings; see docs/pretrain.md.", rich_help_panel=SETTINGS_PANEL)
+    ] = _RECIPE,
     config: ConfigFile = None,
     assignments: Assignments = None,
-    dictionary: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Terms that are one word in Chinese, one a line.")
+    count: Annotated[int, typer.Option(min=0, help="Sequences to show.", rich_help_panel=OUTPUT_PANEL)] = 5,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write a page.", rich_help_panel=OUTPUT_PANEL)
     ] = None,
-    count: Annotated[int, typer.Option(min=0, help="Sequences to show.")] = 5,
-    seed: Annotated[int | None, typer.Option(help="Random seed.")] = None,
-    max_length: Annotated[int | None, typer.Option(help="Tokens of a sequence at most.")] = None,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a page.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print sequences and counts as one JSON object.")] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Print sequences and counts as one JSON object.", rich_help_panel=OUTPUT_PANEL),
+    ] = False,
 ) -> None:
-    """Show training sequences with what is masked in them, and count over many."""
+    """Show masked training sequences, with statistics over many."""
 
     check_page(html)
-    flags = {"seed": seed, "masks": {"unit": unit}, "sequences": {"max_length": max_length}}
-    _, layers = split_table(PretrainRunOptions(), "run", read_layers(config, assignments, flags))
+    layers = read_layers(config, assignments, {"masks": {"unit": unit}})
+    options, layers = split_table(PretrainRunOptions(), "run", layers)
     settings = resolve_recipe(recipe, layers)
+    if asks_for_help(assignments):
+        print_settings(settings, run=options)
+        return
     plan = _plan(settings)
     tokenizer = Tokenizer.open(model)
-    found = _excerpt(inputs, tokenizer, settings, dictionary)
-    if found.set_aside:
-        note(f"{found.set_aside:,} records could not be read and are not shown.")
-    seen = report_masks(found.tokens, tokenizer, plan, count=count)
+    dictionary = None if options.dictionary is None else Path(options.dictionary)
+    excerpt = _excerpt(inputs, tokenizer, settings, dictionary)
+    if excerpt.set_aside:
+        note(f"{excerpt.set_aside:,} records could not be read and are not shown.")
+    report = report_masks(excerpt.tokens, tokenizer, plan, count=count)
+    lines = [_sample_line(excerpt, report), _plan_line(plan)]
     if html is not None:
-        write_page(html, render_masks_page(seen, "What is masked", f"{_sample_line(found, seen)} {_plan_line(plan)}"))
+        write_page(html, render_masks_page(report, "What is masked", " ".join(lines)))
     if as_json:
-        print_json({"sample": _sample_table(found, seen), **seen.as_json()})
+        print_json({"sample": _sample_table(excerpt, report), **report.as_json()})
     else:
-        _print(seen, [_sample_line(found, seen), _plan_line(plan), *_passes_line(settings)])
+        _print(report, [*lines, *_passes_line(settings)])
 
 
 def _plan(settings: PretrainSettings) -> MaskingPlan:

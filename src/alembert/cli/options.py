@@ -13,15 +13,15 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
 from alembert.artifact import atomic_write
-from alembert.corpus.readers.contract import ReadOptions
+from alembert.corpus.readers.contract import ReadOptions, Remark, SetAside
 from alembert.errors import BadFile, BadInput, BadSetting
 from alembert.hub import model_folder
-from alembert.settings import apply_layers, read_layers
+from alembert.settings import SETTINGS_HELP, Layers, apply_layers, drop_none, to_toml
 from alembert.tasks.files import describe_inferred_task
 from alembert.terminal import note, read_stdin
 from alembert.workers.ray import RayCluster, check_ray_installed
@@ -36,19 +36,41 @@ Device = Annotated[str, typer.Option(help="auto, cpu, cuda ...", rich_help_panel
 ConfigFile = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Settings as a TOML file.", rich_help_panel=SETTINGS_PANEL)
 ]
-Assignments = Annotated[
-    list[str] | None,
-    typer.Option(
+
+
+def assignments_option(settings: Any = None, **tables: Any) -> Any:
+    """Return the option --set of a command with these default settings, which `--set help` prints.
+
+    A command whose settings depend on its other options gives none, and prints them itself.
+    """
+
+    def show(words: list[str] | None) -> list[str] | None:
+        if settings is not None and asks_for_help(words):
+            print_settings(settings, **tables)
+            raise typer.Exit
+        return words
+
+    return typer.Option(
         "--set",
         metavar="KEY=VALUE",
-        help="Change one setting of the file, such as read.delimiter=tab; may be repeated.",
+        help="Change a setting, such as read.delimiter=tab; may be repeated. `--set help` lists all settings.",
         rich_help_panel=SETTINGS_PANEL,
-    ),
-]
-ShowConfig = Annotated[
-    bool,
-    typer.Option("--show-config", help="Print all settings as TOML and exit.", rich_help_panel=SETTINGS_PANEL),
-]
+        is_eager=True,  # --set help needs no other options
+        callback=show,
+    )
+
+
+def asks_for_help(words: Sequence[str] | None) -> bool:
+    """Check whether --set asks for the settings that there are."""
+    return SETTINGS_HELP in (words or ())
+
+
+def print_settings(settings: Any, **tables: Any) -> None:
+    """Print settings as TOML, then tables that a command has beside them."""
+    print(to_toml(settings), *(f"\n[{name}]\n{to_toml(table, name)}" for name, table in tables.items()), sep="", end="")
+
+
+Assignments = Annotated[list[str] | None, assignments_option()]
 TrainFiles = Annotated[
     list[str] | None,
     typer.Option(metavar="FILE", help="Training examples; may be repeated.", rich_help_panel=DATA_PANEL),
@@ -57,29 +79,27 @@ DevFiles = Annotated[
     list[str] | None,
     typer.Option(
         metavar="FILE",
-        help="Development examples; by default a tenth of --train is set apart.",
+        help="Development examples; by default, a tenth of --train is held out.",
         rich_help_panel=DATA_PANEL,
     ),
 ]
-UnsplitFiles = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="FILE", help="Examples to split into train, dev and test (80/10/10).", rich_help_panel=DATA_PANEL
-    ),
-]
+
+
+def _note_data_flag(files: list[str] | None) -> list[str] | None:
+    if files:
+        note("--data FILE is now --train FILE --set run.split=80/10/10; the old spelling is accepted for one version")
+    return files
+
+
+UnsplitFiles = Annotated[list[str] | None, typer.Option(hidden=True, callback=_note_data_flag)]
 Epochs = Annotated[float | None, typer.Option(help="Passes over the training data.", rich_help_panel=TRAINING_PANEL)]
 LearningRate = Annotated[float | None, typer.Option(help="Peak learning rate.", rich_help_panel=TRAINING_PANEL)]
-Seeds = Annotated[
-    int,
-    typer.Option(
-        min=1, help="Train this many times; report mean and deviation, keep the best.", rich_help_panel=TRAINING_PANEL
-    ),
-]
 Overwrite = Annotated[
     bool, typer.Option("--overwrite", help="Replace a complete result.", rich_help_panel=OUTPUT_PANEL)
 ]
-ScoresAsJson = Annotated[
-    bool, typer.Option("--json", help="Print the scores as one JSON object.", rich_help_panel=OUTPUT_PANEL)
+ScoresAsJson = Annotated[bool, typer.Option("--json", hidden=True)]
+CountsAsJson = Annotated[
+    bool, typer.Option("--json", help="Print the counts as one JSON object.", rich_help_panel=OUTPUT_PANEL)
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.", rich_help_panel=OUTPUT_PANEL)]
 TextColumn = Annotated[
@@ -93,10 +113,28 @@ TaskName = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="Task to use if the model has several.", rich_help_panel=DATA_PANEL),
 ]
+OneTask = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="One task of a model that has several; all of them if not given.",
+        rich_help_panel=DATA_PANEL,
+    ),
+]
+SplitPart = Annotated[
+    str | None,
+    typer.Option(
+        help="Use only this part of a file that finetune split: train, dev or test.", rich_help_panel=DATA_PANEL
+    ),
+]
 
 MinScore = Annotated[
     float | None,
-    typer.Option(metavar="SCORE", help="Withhold and count predictions below this score (0 to 1)."),
+    typer.Option(
+        metavar="SCORE",
+        help="Withhold and count predictions below this score (0 to 1).",
+        rich_help_panel=OUTPUT_PANEL,
+    ),
 ]
 MinPrecision = Annotated[
     float | None,
@@ -105,21 +143,44 @@ MinPrecision = Annotated[
         "--least-precision",
         metavar="SHARE",
         help="Withhold predictions below the score that reached this precision on the development data.",
+        rich_help_panel=OUTPUT_PANEL,
     ),
 ]
 
 
 @dataclass(frozen=True, kw_only=True)
-class _ReadTable:
+class ReadTable:
+    """Settings of a command that has none but how files are read."""
+
     read: ReadOptions = field(default_factory=ReadOptions)
 
 
-def read_options(
-    words: Sequence[str] | None, text: Sequence[str] | None = None, label: list[str] | None = None
-) -> ReadOptions:
+def read_options(layers: Layers, text: Sequence[str] | None = None, label: list[str] | None = None) -> ReadOptions:
     """Return how files are read: what --set says under `read`, then --text and --label."""
-    flags = {"read": {"text": list(text) if text else None, "label": single_label_column(label)}}
-    return apply_layers(_ReadTable(), read_layers(None, words, flags)).read
+    flags = drop_none(read={"text": list(text) if text else None, "label": single_label_column(label)})
+    return apply_layers(ReadTable(), {**layers, "The flags": flags}).read
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceRunOptions:
+    """Where a command computes."""
+
+    device: str = "auto"
+    """Device to compute on: auto, cpu, cuda or cuda:1."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskRunOptions(DeviceRunOptions):
+    """Options of a training run for a task."""
+
+    split: str | None = None
+    """Split the files of --train into training, development and test data by these shares, such as 80/10/10."""
+    seeds: int = 1
+    """Number of runs with different seeds: mean and standard deviation are reported, the best model is kept."""
+
+    def __post_init__(self) -> None:
+        if self.seeds < 1:
+            raise BadSetting(f"`seeds` is {self.seeds}; expected 1 or more.")
 
 
 def files_by_name(names: Sequence[str], flag: str, words: Sequence[str]) -> dict[str, list[str]]:
@@ -159,7 +220,9 @@ def single_label_column(columns: list[str] | None) -> str | None:
     return columns[0] if columns else None
 
 
-RunOn = Annotated[str, typer.Option(metavar="PLACE", help="Where to run: local or ray.")]
+RunOn = Annotated[
+    str, typer.Option(metavar="PLACE", help="Where to run: local, or ray (a cluster).", rich_help_panel=SETTINGS_PANEL)
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,22 +233,34 @@ class RayRunOptions:
     """HOST:PORT of a running Ray cluster; none: RAY_ADDRESS, else a cluster is started on this machine."""
     worker_cpus: int | None = None
     """CPUs of each worker; none: 1."""
+    workers: int | None = None
+    """Number of worker processes; none: as many as there are CPUs for."""
 
     def __post_init__(self) -> None:
+        if self.workers is not None and not 1 <= self.workers <= 65536:
+            raise BadSetting(f"`workers` is {self.workers}; expected 1 to 65536.")
         if self.worker_cpus is not None and not 1 <= self.worker_cpus <= 1024:
             raise BadSetting(f"`worker_cpus` is {self.worker_cpus}; expected 1 to 1024.")
 
 
-def resolve_cluster(on: str, workers: int | None, options: RayRunOptions) -> RayCluster | None:
+def resolve_cluster(on: str, options: RayRunOptions) -> RayCluster | None:
     """Return the cluster to run on; None: this machine, without one."""
     if on == "ray":
         check_ray_installed()
-        return RayCluster(address=options.ray_address, workers=workers, cpus=options.worker_cpus or 1)
+        return RayCluster(address=options.ray_address, workers=options.workers, cpus=options.worker_cpus or 1)
     if on != "local":
         raise BadSetting(f"`--on` is {on!r}; expected local or ray.")
-    if options != RayRunOptions():
+    if options.ray_address is not None or options.worker_cpus is not None:
         raise BadSetting("run.worker_cpus and run.ray_address are for a cluster: add --on ray, or leave them out.")
     return None
+
+
+def note_items(remarks: Iterable[Remark], set_aside: Iterable[SetAside]) -> None:
+    """Print what was noticed while reading, and what was set aside."""
+    for remark in remarks:
+        note(remark.describe())
+    for item in set_aside:
+        note(item.describe())
 
 
 MODEL_HELP = "A checkpoint or Export folder, or hub:organisation/name."
@@ -203,7 +278,7 @@ def find_model(model: str | Path) -> Path:
     return folder
 
 
-TEXTS_HELP = "Texts; one a line on stdin if none."
+TEXTS_HELP = "Texts; one per line on stdin if none."
 """Help of an argument that takes texts."""
 
 

@@ -13,15 +13,20 @@ from typing import Annotated, Any
 import typer
 
 from alembert.cli.command import SET_ASIDE
-from alembert.cli.fill import fill_texts
-from alembert.cli.generate import continue_texts
 from alembert.cli.options import (
+    DATA_PANEL,
     MODEL_HELP,
+    OUTPUT_PANEL,
     MinPrecision,
     MinScore,
+    OneTask,
+    ReadTable,
+    assignments_option,
     find_file_path,
     find_model,
     for_each_text,
+    note_items,
+    read_options,
     withheld_note,
 )
 from alembert.corpus.fetch import fetch_to_temporary_folder
@@ -31,9 +36,9 @@ from alembert.infer.engines import open_torch_engine
 from alembert.infer.language_model import next_sentence_probability
 from alembert.infer.task_model import TaskExamples, TaskModel
 from alembert.infer.triples import TripleFilter, TripleModel
+from alembert.settings import read_layers
 from alembert.terminal import escape_controls, note, print_json
 
-FILL, GENERATE = "`alembert fill`", "`alembert generate`"
 FINE_TUNED = "fine-tuned models"
 
 
@@ -42,91 +47,74 @@ def predict(
     texts: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[TEXT]...",
-            help="Texts, one a line on stdin if none; separate the two texts of a pair with a tab. "
+            metavar="TEXT",
+            help="Texts, one per line on stdin if none; separate the two texts of a pair with a tab. "
             "If the first is a folder, it is a second model: a tagger and a relation model find triples.",
         ),
     ] = None,
-    task: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="One task of a model that has several; all of them if not given."),
-    ] = None,
+    task: OneTask = None,
     min_score: MinScore = None,
     min_precision: MinPrecision = None,
     pair: Annotated[
         list[str] | None,
-        typer.Option(metavar="TYPE:TYPE", help="Triples: only between entities of these types; repeatable."),
+        typer.Option(
+            metavar="TYPE:TYPE",
+            help="Only relations between entities of these types; may be repeated.",
+            rich_help_panel="Triples",
+        ),
     ] = None,
     min_triple_score: Annotated[
         float | None,
-        typer.Option(metavar="SCORE", help="Triples: withhold those below this score, but not their entities."),
+        typer.Option(
+            metavar="SCORE",
+            help="Withhold triples below this score, but not their entities.",
+            rich_help_panel="Triples",
+        ),
     ] = None,
     is_next: Annotated[
         bool,
-        typer.Option("--next", help="Print the probability that the second of two TEXTs follows the first."),
+        typer.Option(
+            "--next",
+            help="Print the probability that the second of two TEXTs follows the first.",
+            rich_help_panel=DATA_PANEL,
+        ),
     ] = False,
     lexicon: Annotated[
         list[str] | None,
-        typer.Option(metavar="LABEL=FILE", help="Add terms to a lexicon that the tagger was trained with."),
+        typer.Option(
+            metavar="LABEL=FILE",
+            help="Add terms to a lexicon that the tagger was trained with.",
+            rich_help_panel=DATA_PANEL,
+        ),
     ] = None,
     file: Annotated[
         str | None,
         typer.Option(
             metavar="FILE",
             help="Predict the texts of a file or folder (- for stdin): tables, JSON lines, documents, or .txt with one "
-            "text a line.",
+            "text per line.",
+            rich_help_panel=DATA_PANEL,
         ),
     ] = None,
-    text: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMN", help="File: column of the text; two make pairs.")
-    ] = None,
-    delimiter: Annotated[str | None, typer.Option(metavar="SIGN", help="File: separator of columns.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per text.")] = False,
-    # What follows is now `alembert fill` and `alembert generate`, and goes with the next version.
-    fill_mask: Annotated[str | None, typer.Option(hidden=True)] = None,
-    generate: Annotated[str | None, typer.Option(hidden=True)] = None,
-    top: Annotated[int | None, typer.Option(min=1, max=1000, hidden=True)] = None,
-    method: Annotated[str | None, typer.Option(hidden=True)] = None,
-    longest: Annotated[int | None, typer.Option(hidden=True)] = None,
-    temperature: Annotated[float | None, typer.Option(hidden=True)] = None,
-    top_k: Annotated[int | None, typer.Option(hidden=True)] = None,
-    top_p: Annotated[float | None, typer.Option(hidden=True)] = None,
-    beams: Annotated[int | None, typer.Option(hidden=True)] = None,
-    count: Annotated[int | None, typer.Option(hidden=True)] = None,
-    seed: Annotated[int | None, typer.Option(hidden=True)] = None,
-    no_repeat: Annotated[int | None, typer.Option(hidden=True)] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object per text.", rich_help_panel=OUTPUT_PANEL)
+    ] = False,
+    assignments: Annotated[list[str] | None, assignments_option(ReadTable())] = None,
 ) -> None:
     """Predict with a fine-tuned model."""
-    decoding = {
-        "method": method,
-        "max_new_tokens": longest,
-        "temperature": temperature,
-        "top_k": top_k,
-        "top_p": top_p,
-        "beams": beams,
-        "count": count,
-        "seed": seed,
-        "no_repeat_ngram": no_repeat,
-    }
     thresholds = {"min_score": min_score, "min_precision": min_precision}
     for_triples = {"pair": pair, "min_triple_score": min_triple_score}
-    for_file = {"text": text, "delimiter": delimiter}
+    for_file = {"set": assignments or None}
     fine_tuned = {"task": task, "file": file, "lexicon": lexicon, **thresholds, **for_triples, **for_file}
-    if fill_mask is None:
-        _refuse({"top": top}, FILL)
-    if generate is None:
-        _refuse(decoding, GENERATE)
-    if fill_mask is not None or generate is not None:
-        _refuse(fine_tuned, FINE_TUNED)
-        _predict_deprecated(model, texts, fill_mask, top, generate, decoding, as_json)
-        return
     _refuse_files(texts or [], file)
     if is_next:
         _refuse(fine_tuned, FINE_TUNED)
         _predict_next(model, texts or [], as_json)
     elif file:
         _refuse(for_triples, "triples")
-        _predict_file(_open(model, task, thresholds, lexicon), file, for_file, as_json)
+        options = read_options(read_layers(None, assignments, {}))
+        (path,) = fetch_to_temporary_folder([file])
+        predict_file(_open(model, task, thresholds, lexicon), path, options, as_json)
     else:
         _refuse(for_file, "--file")
         _predict_texts(model, texts or [], task, thresholds, for_triples, lexicon, as_json)
@@ -150,12 +138,6 @@ def _refuse_files(texts: Sequence[str], file: str | None) -> None:
         )
 
 
-def _predict_file(model: TaskModel, file: str, for_file: dict[str, Any], as_json: bool) -> None:
-    options = ReadOptions(text=tuple(for_file["text"] or ()), delimiter=for_file["delimiter"])
-    (path,) = fetch_to_temporary_folder([file])
-    predict_file(model, path, options, as_json)
-
-
 def _predict_texts(
     model: str,
     texts: list[str],
@@ -177,10 +159,10 @@ def _predict_texts(
 
 def _triple_filter(pair: list[str] | None, min_triple_score: float | None) -> TripleFilter:
 
-    types = [tuple(each.split(":")) for each in pair or []]
-    for given, names in zip(pair or [], types, strict=True):
+    types = [tuple(word.split(":")) for word in pair or []]
+    for word, names in zip(pair or [], types, strict=True):
         if len(names) != 2 or not all(names):
-            raise BadSetting(f"--pair is {given!r}; expected two types, such as Chemical:Gene.")
+            raise BadSetting(f"--pair is {word!r}; expected two types, such as Chemical:Gene.")
     return TripleFilter(types=tuple((head, tail) for head, tail in types), min_score=min_triple_score or 0.0)
 
 
@@ -200,38 +182,9 @@ def _predict_next(model: str, texts: Sequence[str], as_json: bool) -> None:
 
 
 def _refuse(options: dict[str, Any], owner: str) -> None:
-    given = next((name for name, value in options.items() if value is not None), None)
-    if given:
-        raise BadSetting(f"--{given.replace('_', '-')} belongs to {owner}. Leave it out.")
-
-
-def _predict_deprecated(
-    model: str,
-    texts: Sequence[str] | None,
-    fill_mask: str | None,
-    top: int | None,
-    generate: str | None,
-    decoding: dict[str, Any],
-    as_json: bool,
-) -> None:
-    """Fill masks or continue a text under the names that this had in the last version."""
-
-    if texts:
-        raise BadSetting(f"`alembert predict MODEL TEXT...` is for {FINE_TUNED}. Use {FILL} or {GENERATE}.")
-    if fill_mask is not None and generate is not None:
-        raise BadSetting("--fill-mask and --generate were both given. Give one of them.")
-    old, new = ("--fill-mask", "fill") if fill_mask is not None else ("--generate", "generate")
-    note(f"{old} of predict goes with the next version: use `alembert {new} MODEL TEXT`")
-    if fill_mask is not None:
-        set_aside = fill_texts(model, _to_texts(fill_mask), top or 5, as_json)
-    else:
-        set_aside = continue_texts(model, _to_texts(generate), decoding, as_json)
-    if set_aside:
-        raise typer.Exit(SET_ASIDE)
-
-
-def _to_texts(text: str | None) -> list[str]:
-    return [] if text is None or text == "-" else [text]
+    option = next((name for name, value in options.items() if value is not None), None)
+    if option:
+        raise BadSetting(f"--{option.replace('_', '-')} belongs to {owner}. Leave it out.")
 
 
 def predict_texts(model: TaskModel, texts: Sequence[str], as_json: bool) -> None:
@@ -251,10 +204,7 @@ def predict_texts(model: TaskModel, texts: Sequence[str], as_json: bool) -> None
 def predict_file(model: TaskModel, file: Path, options: ReadOptions, as_json: bool) -> None:
     """Predict the texts of a file, and name what of it cannot be used."""
     reading = model.read_texts(file, options)
-    for remark in reading.remarks:
-        note(remark.describe())
-    for item in reading.set_aside:
-        note(item.describe())
+    note_items(reading.remarks, reading.set_aside)
     if not reading.examples:
         raise BadInput(f"{file} has no text to predict. Check the file, and what was set aside.")
     _print(model, reading.examples, as_json)

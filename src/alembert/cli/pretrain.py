@@ -15,16 +15,17 @@ from alembert.cli.options import (
     TRAINING_PANEL,
     Assignments,
     ConfigFile,
-    Device,
+    DeviceRunOptions,
     LearningRate,
     Overwrite,
     ScoresAsJson,
-    ShowConfig,
+    asks_for_help,
+    print_settings,
 )
 from alembert.errors import BadSetting
 from alembert.extras import require_training
 from alembert.hardware.torch_settings import resolve_device
-from alembert.settings import parse_count, read_layers, split_table, to_toml
+from alembert.settings import parse_count, read_layers, split_table
 from alembert.terminal import ProgressBar, note, print_json
 from alembert.train.pretrain.recipes import choose_recipe, resolve_recipe
 from alembert.train.settings import USUAL_WEIGHTS, ObjectiveWeights, PretrainSettings
@@ -34,11 +35,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PretrainRunOptions:
-    """What a run of `pretrain` is told beside its settings."""
+class PretrainRunOptions(DeviceRunOptions):
+    """Options of `pretrain` beside the settings of the training."""
 
     dictionary: str | None = None
-    """File of terms that are one word in Chinese, one a line."""
+    """Word list for Chinese segmentation, one term per line."""
     cache: str | None = None
     """Folder for the tokenized text; none: a hidden folder beside the result."""
     shard: bool = False
@@ -65,7 +66,7 @@ def pretrain(
     tokenizer: Annotated[
         Path | None,
         typer.Option(
-            metavar="FOLDER", help="Tokenizer of a new model; by default it is learnt.", rich_help_panel=DATA_PANEL
+            metavar="FOLDER", help="Tokenizer of a new model; by default, one is learnt.", rich_help_panel=DATA_PANEL
         ),
     ] = None,
     size: Annotated[
@@ -81,7 +82,7 @@ def pretrain(
         ),
     ] = None,
     recipe: Annotated[
-        str | None, typer.Option(help="Named settings; see docs/pretrain.md.", rich_help_panel=TRAINING_PANEL)
+        str | None, typer.Option(help="Named group of settings; see docs/pretrain.md.", rich_help_panel=TRAINING_PANEL)
     ] = None,
     objective: Annotated[
         list[str] | None,
@@ -107,8 +108,6 @@ def pretrain(
     as_json: ScoresAsJson = False,
     config: ConfigFile = None,
     assignments: Assignments = None,
-    show_config: ShowConfig = False,
-    device: Device = "auto",
 ) -> None:
     """Pre-train a model from scratch, or adapt one to your text. To resume a stopped run, repeat the command."""
     flags = {
@@ -117,15 +116,15 @@ def pretrain(
         "objectives": _weights(objective) if objective else None,
         "optimiser": {"learning_rate": learning_rate},
     }
-    names = [each.partition("=")[0] for each in objective or ()]
+    names = [word.partition("=")[0] for word in objective or ()]
     usual = recipe or choose_recipe(model, names)
     options, layers = split_table(PretrainRunOptions(), "run", read_layers(config, assignments, flags))
     settings = resolve_recipe(usual, layers, chosen=recipe is not None)
-    if show_config:
-        print(to_toml(settings), f"\n[run]\n{to_toml(options)}", sep="", end="")
+    if asks_for_help(assignments):
+        print_settings(settings, run=options)
         return
     if not inputs or out is None:
-        raise typer.BadParameter("give INPUT and --out, or --show-config")
+        raise typer.BadParameter("give INPUT and --out, or --set help")
     require_training()
     from alembert.train.pretrain.inputs import PretrainStart
 
@@ -139,7 +138,7 @@ def pretrain(
         dictionary=None if options.dictionary is None else Path(options.dictionary),
         cache=None if options.cache is None else Path(options.cache),
         workers=options.workers,
-        device=resolve_device(device),
+        device=resolve_device(options.device),
         shard=options.shard,
         overwrite=overwrite,
     )
@@ -149,23 +148,23 @@ def _weights(objectives: list[str]) -> dict[str, float]:
     """Read NAME or NAME=WEIGHT; whatever is not named is off."""
 
     weights = {item.name: 0.0 for item in fields(ObjectiveWeights)}
-    for each in objectives:
-        name, _, weight = each.partition("=")
+    for word in objectives:
+        name, _, weight = word.partition("=")
         try:
             weights[name] = float(weight or USUAL_WEIGHTS.get(name, 1.0))
         except ValueError:
-            raise BadSetting(f"--objective {each!r} has no number after =. Write NAME or NAME=0.5.") from None
+            raise BadSetting(f"--objective {word!r} has no number after =. Write NAME or NAME=0.5.") from None
     return weights
 
 
-def _run(inputs: list[Path], out: Path, start: Any, settings: PretrainSettings, as_json: bool, **around: Any) -> None:
+def _run(inputs: list[Path], out: Path, start: Any, settings: PretrainSettings, as_json: bool, **options: Any) -> None:
     from alembert.train.distributed import is_first_process
     from alembert.train.pretrain.pretrain import pretrain as run
     from alembert.train.run import RunContext
 
     with ProgressBar(sys.stderr, plain_every=60) as bar:
-        surroundings = RunContext(log=note, on_reading=bar.show, on_progress=bar.show_training, **around)
-        done = run(inputs, out, start, settings, surroundings)
+        context = RunContext(log=note, on_reading=bar.show, on_progress=bar.show_training, **options)
+        done = run(inputs, out, start, settings, context)
     if is_first_process():
         _show(done, out, as_json)
 

@@ -20,7 +20,7 @@ from alembert.terminal import escape_controls, print_json
 
 def score(
     model: Annotated[str, typer.Argument(metavar="MODEL", help=LANGUAGE_MODEL_HELP)],
-    texts: Annotated[list[str] | None, typer.Argument(metavar="[TEXT]...", help=TEXTS_HELP)] = None,
+    texts: Annotated[list[str] | None, typer.Argument(metavar="TEXT", help=TEXTS_HELP)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per text, with each token.")] = False,
 ) -> None:
     """Print how probable a language model finds each text: its log probability and perplexity.

@@ -1,4 +1,4 @@
-"""`alembert vocab`: learn, extend, prune and judge a vocabulary."""
+"""`alembert vocab`: learn, extend, prune and evaluate a vocabulary."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from rich.table import Table as RichTable
 
 from alembert.cli.command import SET_ASIDE, VerbCommand
 from alembert.cli.options import (
+    OUTPUT_PANEL,
+    Overwrite,
     check_page,
     write_page,
 )
@@ -32,24 +34,27 @@ from alembert.text.tokenizer import Tokenizer
 from alembert.text.tokenizer_report import TokenizerReport
 
 app = typer.Typer(
-    help="Learn, extend, prune and judge the vocabulary of a tokenizer.",
+    help="Learn, extend, prune and evaluate the vocabulary of a tokenizer.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 
-_Sources = Annotated[
-    list[Path], typer.Argument(metavar="CORPUS...", help="Corpus folders, or files of any known format.")
-]
+_Sources = Annotated[list[Path], typer.Argument(metavar="CORPUS", help="Corpus folders, or files of any known format.")]
 _ModelArgument = Annotated[
-    str, typer.Argument(metavar="MODEL", help="A checkpoint, hub:organisation/name, or a tokenizer alone.")
+    str, typer.Argument(metavar="MODEL", help="A checkpoint folder, hub:organisation/name, or a tokenizer.")
 ]
-_Out = Annotated[Path, typer.Option(metavar="FOLDER", help="Where the result goes.")]
+_Out = Annotated[
+    Path, typer.Option(metavar="FOLDER", help="Folder to write the result to.", rich_help_panel=OUTPUT_PANEL)
+]
 _Lexicons = Annotated[
     list[str] | None,
-    typer.Option(metavar="LABEL=FILE", help="Terms to find as entities of this label; may be repeated."),
+    typer.Option(
+        metavar="LABEL=FILE", help="Lexicon whose terms are annotated as entities of this label; may be repeated."
+    ),
 ]
-_Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a result that is there.")]
-_Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
+_Json = Annotated[
+    bool, typer.Option("--json", help="Print one JSON object instead of tables.", rich_help_panel=OUTPUT_PANEL)
+]
 
 
 @app.command("learn", cls=VerbCommand)
@@ -57,16 +62,16 @@ def learn(
     corpus: _Sources,
     *,
     out: _Out,
-    size: Annotated[int, typer.Option(min=1, max=10_000_000, help="How many pieces to learn.")] = 12_000,
+    size: Annotated[int, typer.Option(min=1, max=10_000_000, help="Size of the vocabulary.")] = 12_000,
     lexicon: _Lexicons = None,
     whole: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Terms whose words must be one piece, one a line.")
+        Path | None, typer.Option(metavar="FILE", help="Terms whose words must be whole pieces, one per line.")
     ] = None,
     lowercase: Annotated[
-        bool, typer.Option("--uncased/--cased", help="Lower-case text and strip accents, or keep both.")
+        bool, typer.Option("--uncased/--cased", help="Lower-case the text and strip accents, or keep both.")
     ] = True,
-    min_count: Annotated[int, typer.Option(min=1, help="Pairs that occur less often are not joined.")] = 2,
-    overwrite: _Overwrite = False,
+    min_count: Annotated[int, typer.Option(min=1, help="Minimum count of a pair of pieces to be merged.")] = 2,
+    overwrite: Overwrite = False,
     as_json: _Json = False,
 ) -> None:
     """Learn a WordPiece vocabulary from a corpus."""
@@ -85,37 +90,59 @@ def extend(
     model: _ModelArgument,
     corpus: _Sources,
     *,
-    terms: Annotated[int, typer.Option(min=1, max=10_000_000, help="How many words to make whole.")],
+    terms: Annotated[
+        int, typer.Option(min=1, max=10_000_000, help="Number of words to add.", rich_help_panel="Words to add")
+    ],
     out: _Out,
     lexicon: _Lexicons = None,
     term_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Terms whose words are added first, one a line.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Terms whose words are added first, one per line.", rich_help_panel="Words to add"
+        ),
     ] = None,
     any_word: Annotated[
-        bool, typer.Option("--any-word", help="Any frequent word may be added, not only words of entities.")
+        bool,
+        typer.Option(
+            "--any-word", help="Consider any frequent word, not only words of entities.", rich_help_panel="Words to add"
+        ),
     ] = False,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Add only words that change no other word of the corpus.")
+        bool,
+        typer.Option(
+            "--strict",
+            help="Add only words that leave the pieces of all other words unchanged.",
+            rich_help_panel="Words to add",
+        ),
     ] = False,
-    min_count: Annotated[int, typer.Option(min=1, help="Words that occur less often are not added.")] = 2,
+    min_count: Annotated[
+        int, typer.Option(min=1, help="Minimum count of a word to be added.", rich_help_panel="Words to add")
+    ] = 2,
     reuse_unused: Annotated[
-        bool, typer.Option("--reuse-unused", help="Fill the places of [unused1], [unused2], ... first.")
+        bool,
+        typer.Option(
+            "--reuse-unused", help="Use the slots of [unused1], [unused2], ... first.", rich_help_panel="Words to add"
+        ),
     ] = False,
     held_out: Annotated[
         int,
-        typer.Option(min=0, help="Measure the saving on every n-th document and do not choose by it; 0: off."),
+        typer.Option(
+            min=0, help="Hold out every n-th document to measure the gain on; 0: none.", rich_help_panel="Words to add"
+        ),
     ] = 10,
-    overwrite: _Overwrite = False,
+    overwrite: Overwrite = False,
     as_json: _Json = False,
 ) -> None:
-    """Add words to a vocabulary, so that each becomes one token, and give the model rows for them."""
+    """Add words to a vocabulary, so that each becomes one token, and embeddings for them to the model."""
 
     lexicons, forced = _lexicons(lexicon), _terms(term_file)
     samples, subject = _samples(corpus, lexicons), vocab.open_tokenizer_with_model(model)
-    wish = ExtendSettings(terms=terms, min_count=min_count, any_word=any_word, strict=strict, reuse_unused=reuse_unused)
+    settings = ExtendSettings(
+        terms=terms, min_count=min_count, any_word=any_word, strict=strict, reuse_unused=reuse_unused
+    )
     output = _output(out, [*_local(model), *corpus], lexicons, term_file, overwrite=overwrite)
     with _show_reading(samples):
-        done = vocab.extend(subject, samples, output, wish, forced=forced, held_out_every=held_out)
+        done = vocab.extend(subject, samples, output, settings, forced=forced, held_out_every=held_out)
     _print_result(_extended_lines(done), vocab.describe_extension(done), as_json)
     _finish(samples)
 
@@ -129,13 +156,13 @@ def prune(
     max_pieces: Annotated[
         int | None,
         typer.Option(
-            "--max-pieces", min=1, help="Keep only the most frequent pieces; rare words are split into smaller ones."
+            "--max-pieces", min=1, help="Keep only this many of the most frequent pieces; rare words are split further."
         ),
     ] = None,
-    overwrite: _Overwrite = False,
+    overwrite: Overwrite = False,
     as_json: _Json = False,
 ) -> None:
-    """Drop the pieces that a corpus does not use, with their rows of the model."""
+    """Remove pieces that a corpus does not use, and their embeddings."""
 
     samples, subject = _samples(corpus, []), vocab.open_tokenizer_with_model(model)
     output = _output(out, [*_local(model), *corpus], [], None, overwrite=overwrite)
@@ -151,13 +178,11 @@ def report(
     corpus: _Sources,
     *,
     lexicon: _Lexicons = None,
-    against: Annotated[str | None, typer.Option(metavar="MODEL", help="Another one to compare with.")] = None,
-    html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write the report as a page with plots.")
-    ] = None,
+    against: Annotated[str | None, typer.Option(metavar="MODEL", help="Another tokenizer to compare with.")] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write an HTML page with plots.")] = None,
     as_json: _Json = False,
 ) -> None:
-    """Report how well a tokenizer fits a corpus, what to add, and what it would save."""
+    """Report how well a tokenizer fits a corpus, and what adding words would save."""
 
     check_page(html)
     tokenizer = Tokenizer.open(model)
@@ -197,7 +222,7 @@ def _show_reading(samples: TextSampleReader) -> Iterator[None]:
     """Show on a terminal how far the reading has come."""
 
     with ProgressBar(sys.stderr) as bar:
-        samples.tell = bar.show
+        samples.on_progress = bar.show
         try:
             yield
         except BadInput as problem:
@@ -246,17 +271,17 @@ def _learnt_lines(done: VocabLearnResult, size: int) -> list[str]:
         f"{found.vocabulary:,} pieces learnt from {found.words:,} words in {found.documents:,} documents",
         f"{found.pieces_per_word:.4f} pieces per word, {found.split / found.words:.2%} of words split, "
         f"{found.unknown / found.words:.4%} unknown",
-        f"{done.whole:,} words of terms and entities are whole by request",
+        f"{done.whole:,} words of terms and entities were added as whole pieces",
     ]
     if found.vocabulary < size:
-        lines.append(f"No pair was left to join, so there are fewer than {size:,} pieces.")
+        lines.append(f"No frequent pair is left to merge, so there are fewer than {size:,} pieces.")
     return lines
 
 
 def _extended_lines(done: VocabExtendResult) -> list[str]:
     extension = done.extension
     lines = [
-        f"{len(extension.terms):,} words are one piece each now; the vocabulary has "
+        f"{len(extension.terms):,} words were added as single pieces; the vocabulary has "
         f"{extension.tokenizer.vocab_size:,} pieces",
         *_proof_lines(extension.proof),
     ]
@@ -264,17 +289,17 @@ def _extended_lines(done: VocabExtendResult) -> list[str]:
         lines.append(_held_out_line(done.before, done.after))
     if done.several_words:
         lines.append(
-            f"{done.several_words:,} of {done.mentions:,} entities have several words (punctuation counts as one), "
-            "so WordPiece cannot hold them as one piece"
+            f"{done.several_words:,} of {done.mentions:,} entities have several words (punctuation counts as a word), "
+            "so WordPiece cannot represent them as one piece"
         )
     if extension.several_words:
-        lines.append(f"{extension.several_words:,} terms of your list have several words; each word was made whole")
+        lines.append(f"{extension.several_words:,} terms of your list have several words; each word was added")
     return lines
 
 
 def _proof_lines(proof: SegmentationComparison) -> list[str]:
     lines = [
-        f"{proof.words:,} distinct words checked: {proof.unchanged:,} cut as before, {proof.joined:,} became one piece, "
+        f"{proof.words:,} distinct words checked: {proof.unchanged:,} tokenized as before, {proof.joined:,} became one piece, "
         f"{proof.changed:,} changed otherwise ({proof.changed_occurrences / max(1, proof.occurrences):.3%} of all words; "
         f"{proof.changed_at_start:,} of them only at their beginning)"
     ]
@@ -298,7 +323,7 @@ def _held_out_line(before: TokenizerReport, after: TokenizerReport) -> str:
 
 def _pruned_lines(done: VocabPruneResult) -> list[str]:
     found = done.pruning
-    lines = [f"{found.dropped:,} pieces dropped, {len(found.kept_ids):,} kept", *_proof_lines(found.proof)]
+    lines = [f"{found.dropped:,} pieces removed, {len(found.kept_ids):,} kept", *_proof_lines(found.proof)]
     if done.parameters_before:
         lines.append(
             f"{done.parameters_before:,} parameters before, {done.parameters_after:,} after; "

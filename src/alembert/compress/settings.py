@@ -13,14 +13,15 @@ class ExportSettings:
     """How a checkpoint becomes an Export."""
 
     format: ExportFormat | None = None
-    """openvino, or onnx, which other programs read too; none: the one whose library is faster on this machine."""
+    """openvino or onnx (which other programs read, too); none: the one that is faster on this machine."""
     precision: ExportPrecision = "int8"
+    """int8 (quantised) or fp32."""
     calibration_rows: int = 300
-    """Maximum sequences of text to calibrate the quantisation on."""
+    """Maximum sequences to calibrate the quantisation on."""
     max_score_loss: float = 0.5
-    """Points of the task's score that int8 may cost before parts of the model go back to float."""
+    """Maximum loss of the task's score by int8, in points; beyond it, parts of the model stay in float."""
     training_hashes: bool = False
-    """Take along the checkpoint's hashes of the texts and entities it was trained on, by which overlaps are found."""
+    """Copy the hashes of the training texts and entities, which `evaluate` uses to detect overlap with test data."""
 
     def __post_init__(self) -> None:
         if self.precision not in ("int8", "fp32"):

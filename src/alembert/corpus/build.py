@@ -94,10 +94,10 @@ class StagingJob:
 class BuildExecutor(Protocol):
     """Runs the work of a build."""
 
-    def stage(self, staging: StagingJob, tell: Callable[[Progress], None]) -> None:
+    def stage(self, staging: StagingJob, on_progress: Callable[[Progress], None]) -> None:
         """Stage all chunks of all inputs that are not done."""
 
-    def write(self, parts: Sequence[CorpusPart], tell: Callable[[Progress], None]) -> None:
+    def write(self, parts: Sequence[CorpusPart], on_progress: Callable[[Progress], None]) -> None:
         """Write the parts that are not there yet."""
 
 
@@ -115,15 +115,15 @@ def local_executor(workers: int) -> Iterator[BuildExecutor]:
 class _LocalExecutor:
     workers: int
 
-    def stage(self, staging: StagingJob, tell: Callable[[Progress], None]) -> None:
+    def stage(self, staging: StagingJob, on_progress: Callable[[Progress], None]) -> None:
         scheduler = ChunkScheduler(staging.files, staging.done)
         job = partial(stage_chunks, scheduler, staging.stage, staging.processor, staging.settings)
-        processes.run_processes(job, self.workers, lambda: tell(scheduler.progress()))
+        processes.run_processes(job, self.workers, lambda: on_progress(scheduler.progress()))
 
-    def write(self, parts: Sequence[CorpusPart], tell: Callable[[Progress], None]) -> None:
+    def write(self, parts: Sequence[CorpusPart], on_progress: Callable[[Progress], None]) -> None:
         counter = processes.get_context().Value("q", 0)
         job = partial(write_parts, parts, counter)
-        processes.run_processes(job, self.workers, lambda: tell(Progress("writing", counter.value, len(parts))))
+        processes.run_processes(job, self.workers, lambda: on_progress(Progress("writing", counter.value, len(parts))))
 
 
 def build(
@@ -135,7 +135,7 @@ def build(
     workers: int | None = None,
     executor_factory: BuildExecutorFactory | None = None,
     overwrite: bool = False,
-    tell: Callable[[Progress], None] = lambda _: None,
+    on_progress: Callable[[Progress], None] = lambda _: None,
 ) -> BuildResult:
     """Build a corpus from files, or resume a stopped build; a complete corpus of the same plan is left as it is.
 
@@ -145,7 +145,7 @@ def build(
     lexicon_files, settings = lexicon_files or LexiconFiles(), settings or BuildSettings()
     _check(inputs, lexicon_files, settings)
     executor_factory = executor_factory or partial(local_executor, workers or processes.default_workers())
-    with fetch_inputs(inputs, out, tell) as local:
+    with fetch_inputs(inputs, out, on_progress) as local:
         files = list_input_files(local.paths, out=out, get_display_name=local.get_display_name, format=settings.format)
         _refuse_streams(files.paths)
         plan: dict[str, Any] = {
@@ -158,7 +158,7 @@ def build(
             artifact.create(out, KIND, resume=True, overwrite=overwrite, **plan) as draft,
             executor_factory() as executor,
         ):
-            job = _Build(draft.path, files.files, lexicon_files, settings, executor, tell)
+            job = _Build(draft.path, files.files, lexicon_files, settings, executor, on_progress)
             draft.counts.update(job.run())
     return BuildResult(artifact.open_artifact(out, KIND), fresh=True, notes=(*files.notes(), *job.notes))
 
@@ -200,7 +200,7 @@ class _Build:
     lexicon_files: LexiconFiles
     settings: BuildSettings
     executor: BuildExecutor
-    tell: Callable[[Progress], None]
+    on_progress: Callable[[Progress], None]
     notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -232,11 +232,11 @@ class _Build:
             yield from ((file, chunk) for chunk in range(chunks))
 
     def _stage_inputs(self, done: list[bool]) -> None:
-        self.tell(Progress("reading the lexicons", 0, 0))
+        self.on_progress(Progress("reading the lexicons", 0, 0))
         gazetteer = self._gazetteer()
         processor = ChunkProcessor(self.settings.clean, gazetteer)
         staging = StagingJob(self.files, done, self.stage, processor, self.settings)
-        self.executor.stage(staging, self.tell)
+        self.executor.stage(staging, self.on_progress)
 
     def _gazetteer(self) -> Gazetteer | None:
         """Build the gazetteer once, before the workers are forked."""
@@ -290,7 +290,7 @@ class _Build:
 
     def _load_or_decide(self, chunk_ids: list[ChunkId]) -> list[Decisions]:
         """Decide, or load the decisions of a run that was stopped."""
-        self.tell(Progress("looking for duplicates", 0, 0))
+        self.on_progress(Progress("looking for duplicates", 0, 0))
         path = self.stage.folder / "decisions.npy"
         if not path.exists():
             decisions = decide(self.stage, chunk_ids, self.settings.clean, self.stage.folder)
@@ -310,7 +310,7 @@ class _Build:
             )
             for number, (chunk_id, chunk_decisions) in enumerate(chunks)
         ]
-        self.executor.write(parts, self.tell)
+        self.executor.write(parts, self.on_progress)
 
 
 def _lexicon_counts(lexicons: list[Lexicon], gazetteer: Gazetteer | None) -> dict[str, int]:

@@ -62,26 +62,26 @@ class _StridedClaims:
 class _RayExecutor:
     connection: RayConnection
 
-    def stage(self, staging: StagingJob, tell: Callable[[Progress], None]) -> None:
+    def stage(self, staging: StagingJob, on_progress: Callable[[Progress], None]) -> None:
         shares = split_into_shares(_list_unfinished_inputs(staging), self.connection.workers)
         sizes = [count_bytes(file.path) for file in staging.files]
         done = sum(size for size, ended in zip(sizes, staging.done, strict=True) if ended)
         stage = replace(staging.stage, folder=staging.stage.folder.absolute())
         opener = partial(_make_stager, stage, staging.processor, staging.settings)
         characters = 0
-        tell(Progress("building", done, sum(sizes)))
+        on_progress(Progress("building", done, sum(sizes)))
         with closing(self.connection.run(WorkerSpec(opener, _describe_share), iter(shares))) as results:
             for share, share_characters in zip(shares, results, strict=True):
                 done += sizes[share.source.number] // share.total
                 characters += share_characters
-                tell(Progress("building", done, sum(sizes), characters))
+                on_progress(Progress("building", done, sum(sizes), characters))
 
-    def write(self, parts: Sequence[CorpusPart], tell: Callable[[Progress], None]) -> None:
-        tell(Progress("writing", 0, len(parts)))
+    def write(self, parts: Sequence[CorpusPart], on_progress: Callable[[Progress], None]) -> None:
+        on_progress(Progress("writing", 0, len(parts)))
         jobs = (replace(part, path=part.path.absolute(), staged=part.staged.absolute()) for part in parts)
         with closing(self.connection.run(WorkerSpec(_make_writer, _describe_part), jobs)) as results:
             for number, _ in enumerate(results, 1):
-                tell(Progress("writing", number, len(parts)))
+                on_progress(Progress("writing", number, len(parts)))
 
 
 def _list_unfinished_inputs(staging: StagingJob) -> list[BuildInput]:

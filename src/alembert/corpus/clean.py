@@ -88,15 +88,15 @@ class CleanSettings:
     """Which cleaning steps run, and how strictly."""
 
     normalise: bool = True
-    """Make odd spaces, line ends, control and zero-width characters plain, and compose accents."""
+    """Normalise spaces, line ends, control and zero-width characters, and compose accents."""
     form: UnicodeForm = "NFC"
     """Unicode form: NFC, or NFKC to replace ligatures, superscripts and full-width letters too."""
     collapse_spaces: bool = True
-    """Make one space of several, as they stand where a formula was taken out."""
+    """Collapse repeated spaces, as they remain where a formula was removed."""
     headings: bool = True
-    """Take out machine-made headings such as "ABSTRACT.METHODS:"."""
+    """Remove machine-made headings such as "ABSTRACT.METHODS:"."""
     notices: bool = True
-    """Take out copyright notices and publishers' notes."""
+    """Remove copyright notices and publishers' notes."""
     min_characters: int = 20
     """Drop documents with fewer characters; Chinese and Japanese text is measured by `min_words` alone."""
     min_words: int = 4
@@ -108,13 +108,13 @@ class CleanSettings:
     near_duplicates: bool = True
     """Drop documents that nearly repeat an earlier one."""
     similarity: float = 0.8
-    """Share of five-word runs from which on two documents are near duplicates."""
+    """Share of common five-word sequences from which two documents are near duplicates."""
 
     def __post_init__(self) -> None:
         if self.form not in ("NFC", "NFKC"):
             raise BadSetting(f"`form` is {self.form!r}, which is not a Unicode form that is offered. Use NFC or NFKC.")
         if not 0.5 <= self.similarity <= 1:
-            raise BadSetting(f"`similarity` is {self.similarity}; near duplicates can be told from 0.5 to 1.")
+            raise BadSetting(f"`similarity` is {self.similarity}; near duplicates can be found from 0.5 to 1.")
         if self.min_characters < 0 or self.min_words < 0:
             raise BadSetting(
                 "`min_characters` and `min_words` cannot be negative. Use 0 to keep documents of any length."

@@ -82,7 +82,7 @@ class Deduplicator:
     def __init__(self, similarity: float | None = 0.8, folder: Path | None = None) -> None:
         """Set the least similarity of near duplicates; None looks for exact ones alone."""
         if similarity is not None and not 0.5 <= similarity <= 1:
-            raise BadSetting(f"`similarity` is {similarity}; near duplicates can be told from 0.5 to 1.")
+            raise BadSetting(f"`similarity` is {similarity}; near duplicates can be found from 0.5 to 1.")
         self._similarity = similarity
         self._folder = folder
         self._asked = 0

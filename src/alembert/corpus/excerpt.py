@@ -173,7 +173,7 @@ class TextSampleReader:
 
     paths: Sequence[Path]
     gazetteer: Gazetteer | None = None
-    tell: Callable[[Progress], None] | None = None
+    on_progress: Callable[[Progress], None] | None = None
     """Called regularly with the progress."""
     set_aside: int = field(default=0, init=False)
     """Records that could not be read in the last iteration."""
@@ -192,15 +192,17 @@ class TextSampleReader:
         self.set_aside = 0
         read_samples = (sample for path in self.paths for sample in self._read(path))
         samples = read_samples if self.gazetteer is None else _add_lexicon_entities(read_samples, self.gazetteer)
-        return samples if self.tell is None else self._with_progress(samples, self.tell)
+        return samples if self.on_progress is None else self._with_progress(samples, self.on_progress)
 
-    def _with_progress(self, samples: Iterator[TextSample], tell: Callable[[Progress], None]) -> Iterator[TextSample]:
+    def _with_progress(
+        self, samples: Iterator[TextSample], on_progress: Callable[[Progress], None]
+    ) -> Iterator[TextSample]:
         has_total = all(_is_corpus(path) for path in self.paths)
         total = sum(Corpus.open(path).counts["documents"] for path in self.paths) if has_total else 0
         characters = 0
         for done, sample in enumerate(samples):
             if done % _BATCH == 0:
-                tell(Progress("reading", done, total, characters))
+                on_progress(Progress("reading", done, total, characters))
             characters += len(sample.text)
             yield sample
 

@@ -98,7 +98,7 @@ def check_inputs(inputs: Sequence[str | Path]) -> None:
 
 @contextmanager
 def fetch_inputs(
-    inputs: Sequence[str | Path], out: str | Path, tell: Callable[[Progress], None] = lambda _: None
+    inputs: Sequence[str | Path], out: str | Path, on_progress: Callable[[Progress], None] = lambda _: None
 ) -> Iterator[LocalInputs]:
     """Copy inputs that are not local files; the copies are locked until the end of the block."""
     if not any(map(needs_copy, inputs)):
@@ -111,7 +111,7 @@ def fetch_inputs(
         with translate_os_errors(f"Copying inputs to {folder}"):
             _make_folder(folder)
             stack.enter_context(hold_lock(folder / f".{result.name}.lock", str(out)))
-            copied = _copy_inputs(inputs, listing, folder / result.name, tell)
+            copied = _copy_inputs(inputs, listing, folder / result.name, on_progress)
         if STDIN in inputs:
             stack.callback(copied.paths[list(inputs).index(STDIN)].unlink, missing_ok=True)
         yield copied
@@ -146,9 +146,9 @@ def _list_all(inputs: Sequence[str | Path]) -> _Listing:
 
 
 def _copy_inputs(
-    inputs: Sequence[str | Path], listing: _Listing, folder: Path, tell: Callable[[Progress], None]
+    inputs: Sequence[str | Path], listing: _Listing, folder: Path, on_progress: Callable[[Progress], None]
 ) -> LocalInputs:
-    copies = {name: _sync_copy(folder, address, stored, tell) for name, (address, stored) in listing.items()}
+    copies = {name: _sync_copy(folder, address, stored, on_progress) for name, (address, stored) in listing.items()}
     names = {copy: listing[name][0].display_name.rstrip("/") for name, copy in copies.items()}
     if STDIN in inputs:
         copies[STDIN] = _copy_stdin(folder)
@@ -213,7 +213,7 @@ def _check_names(address: ObjectAddress, names: Sequence[str]) -> None:
 
 
 def _sync_copy(
-    cache: Path, address: ObjectAddress, stored: Sequence[StoredObject], tell: Callable[[Progress], None]
+    cache: Path, address: ObjectAddress, stored: Sequence[StoredObject], on_progress: Callable[[Progress], None]
 ) -> Path:
     """Update the copy of an address to the objects of the store, and return its path."""
     folder = cache / hashlib.sha256(f"{address.display_name} {address.options}".encode()).hexdigest()[:16]
@@ -225,7 +225,7 @@ def _sync_copy(
     if pending:
         for parent in {incoming, *(copy.target.parent for copy in pending)}:
             parent.mkdir(parents=True, exist_ok=True)
-        _copy(address, pending, sum(item.size for item in stored), tell)
+        _copy(address, pending, sum(item.size for item in stored), on_progress)
         remove_folder(incoming)
     return root
 
@@ -251,9 +251,13 @@ def _is_current(copy: ObjectCopy) -> bool:
     return (status.st_size, int(status.st_mtime)) == (copy.stored.size, copy.stored.seconds)
 
 
-def _copy(address: ObjectAddress, copies: Sequence[ObjectCopy], total: int, tell: Callable[[Progress], None]) -> None:
+def _copy(
+    address: ObjectAddress, copies: Sequence[ObjectCopy], total: int, on_progress: Callable[[Progress], None]
+) -> None:
     before = total - sum(copy.stored.size for copy in copies)
     numbers, done = processes.get_context().Value("q", 0), processes.get_context().Value("q", 0)
     job = partial(copy_objects, address, copies, numbers, done)
     workers = min(_PARALLEL_COPIES, len(copies))
-    processes.run_processes(job, workers, lambda: tell(Progress("copying the input", before + done.value, total)))
+    processes.run_processes(
+        job, workers, lambda: on_progress(Progress("copying the input", before + done.value, total))
+    )

@@ -82,7 +82,7 @@ def label_corpus(
     lexicons: Sequence[tuple[str, Path]],
     exclude: Sequence[Path] = (),
     settings: LabelSettings | None = None,
-    tell: Callable[[Progress], None] = lambda _: None,
+    on_progress: Callable[[Progress], None] = lambda _: None,
 ) -> LabelResult:
     """Label the sentences of inputs with lexicons, each given as label and file, and write them as JSON lines."""
     if not out.name.endswith(_ENDINGS):
@@ -97,7 +97,7 @@ def label_corpus(
         settings,
         tuple(sorted({lexicon.label for lexicon in read})),
     )
-    texts = replace(TextSampleReader.open(_list_files(inputs)), tell=tell)
+    texts = replace(TextSampleReader.open(_list_files(inputs)), on_progress=on_progress)
     _write(job.run(sample.text for sample in texts), out, job.counts)
     notes = [warning for lexicon in read for warning in lexicon.warnings()]
     if texts.set_aside:

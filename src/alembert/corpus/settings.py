@@ -22,13 +22,13 @@ class BuildSettings:
     """How a corpus is built."""
 
     format: str | None = None
-    """Format of all inputs; recognised for each when not given."""
+    """Format of all inputs; none: detected for each file."""
     part_characters: int = 4_000_000
-    """A part is closed when it holds so many characters: the unit of work, of resuming and of memory."""
+    """Maximum characters of a part, which is the unit of work, of resuming and of memory."""
     part_documents: int = 20_000
-    """A part is closed when it holds so many documents, those that are dropped or set aside included."""
+    """Maximum documents of a part, including those that are dropped or set aside."""
     default_stop_words: bool = True
-    """Leave lexicon terms out that are ordinary English words, units or abbreviations."""
+    """Ignore lexicon terms that are ordinary English words, units or abbreviations."""
     clean: CleanSettings = field(default_factory=CleanSettings)
     """The cleaning steps."""
     read: ReadOptions = field(default_factory=ReadOptions)

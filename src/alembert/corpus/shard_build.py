@@ -45,7 +45,7 @@ def open_or_build_shards(
     *,
     words: WordSettings | None = None,
     workers: int | None = None,
-    tell: Callable[[Progress], None] = lambda _: None,
+    on_progress: Callable[[Progress], None] = lambda _: None,
 ) -> Shards:
     """Open the shards of this corpus, tokenizer and word settings in `cache`; build them if they do not exist.
 
@@ -57,9 +57,16 @@ def open_or_build_shards(
     while not (folder / artifact.MANIFEST).is_file():
         try:
             shard_tokenizer = ShardTokenizer(tokenizer, words)
-            _build(folder, plan, corpus, shard_tokenizer, workers=workers or processes.default_workers(), tell=tell)
+            _build(
+                folder,
+                plan,
+                corpus,
+                shard_tokenizer,
+                workers=workers or processes.default_workers(),
+                on_progress=on_progress,
+            )
         except FolderBusy:
-            tell(Progress("waiting for another process", 0, 0))
+            on_progress(Progress("waiting for another process", 0, 0))
             time.sleep(_POLL_SECONDS)
         except BadFile:
             # Another process may have finished between our check and our build.
@@ -98,7 +105,7 @@ def _build(
     shard_tokenizer: ShardTokenizer,
     *,
     workers: int,
-    tell: Callable[[Progress], None],
+    on_progress: Callable[[Progress], None],
 ) -> None:
     if artifact.find_finished(folder, KIND, **plan):
         return
@@ -109,8 +116,8 @@ def _build(
         missing = [task for task in tasks if not task[1].exists()]
         counter = processes.get_context().Value("q", 0)
         job = partial(_tokenize_parts, missing, counter, shard_tokenizer)
-        processes.run_processes(job, min(workers, len(missing)), lambda: tell(_read_progress(stage, len(tasks))))
-        draft.counts.update(_join([path for _, path in tasks], draft.path, shard_tokenizer.dtypes, tell))
+        processes.run_processes(job, min(workers, len(missing)), lambda: on_progress(_read_progress(stage, len(tasks))))
+        draft.counts.update(_join([path for _, path in tasks], draft.path, shard_tokenizer.dtypes, on_progress))
 
 
 def _read_progress(stage: Path, parts: int) -> Progress:
@@ -159,7 +166,7 @@ def _renumber(types: NDArray[Any], names: Sequence[str], all_names: Sequence[str
 
 
 def _join(
-    staged: Sequence[Path], folder: Path, dtypes: Mapping[str, str], tell: Callable[[Progress], None]
+    staged: Sequence[Path], folder: Path, dtypes: Mapping[str, str], on_progress: Callable[[Progress], None]
 ) -> Counter[str]:
     """Concatenate the arrays of all parts, with lengths turned into borders, and return the sum of the counts."""
     total = Counter(dict.fromkeys(COUNT_NAMES, 0))
@@ -171,7 +178,7 @@ def _join(
         for name in ends:
             files[name].write(np.zeros(1, final[name]).tobytes())
         for number, path in enumerate(staged):
-            tell(Progress("joining", number, len(staged)))
+            on_progress(Progress("joining", number, len(staged)))
             counts, arrays = _from_bytes(path.read_bytes(), dtypes)
             total.update(counts)
             arrays["types"] = _renumber(arrays["types"], list_types(counts), names)

@@ -85,12 +85,12 @@ def map_in_threads(
     if streams < 2:
         yield from map(compute, items)
         return
-    left, around = Event(), _CANCEL_EVENTS.get()
+    left, context = Event(), _CANCEL_EVENTS.get()
 
     def compute_unless_cancelled(item: Work) -> Result:
-        if any(event.is_set() for event in around):
+        if any(event.is_set() for event in context):
             raise _Cancelled
-        _CANCEL_EVENTS.set((*around, left))
+        _CANCEL_EVENTS.set((*context, left))
         return compute(item)
 
     with ThreadPoolExecutor(streams, thread_name_prefix="stream") as pool:

@@ -30,23 +30,23 @@ class MaskSettings:
     """What is masked, how much of it, and by what it is replaced."""
 
     rate: float = 0.15
-    """Share of the tokens that are predicted, `[CLS]` and `[SEP]` counted; at least one is."""
+    """Masking rate: share of the tokens, including `[CLS]` and `[SEP]`, that are predicted; at least one is."""
     unit: MaskUnit = "piece"
-    """What is masked as a whole: a piece, a word, a span of words, or an entity and words between entities."""
+    """Unit that is masked as a whole: piece, word, span (of words), or entity (and words between entities)."""
     mask_share: float = 0.8
     """Share of the predicted tokens that become `[MASK]`."""
     random_share: float = 0.1
-    """Share of the predicted tokens that become a random token; what remains is kept as it is."""
+    """Share of the predicted tokens that become a random token; the rest is unchanged."""
     max_predictions: int | None = None
-    """Never predict more tokens of a sequence than this; BERT was published with 20 at length 128."""
+    """Maximum predicted tokens per sequence (BERT: 20 at length 128); none: no limit."""
     entity_rate: float = 0.5
-    """Chance of each entity to be masked, for the unit `entity`."""
+    """Unit entity: probability that an entity is masked."""
     span_stop: float = 0.2
-    """Chance of a span to end after each of its words, for the unit `span`."""
+    """Unit span: probability that a span ends after each of its words (SpanBERT: 0.2)."""
     span_words: int = 10
-    """Words of the longest span, for the unit `span`."""
+    """Unit span: maximum words of a span."""
     together: bool = False
-    """Draw mask, random or kept once for a whole unit; BERT was published with a draw for each piece."""
+    """Choose between [MASK], random and unchanged once per unit instead of once per piece, as BERT does."""
 
     def __post_init__(self) -> None:
         if self.unit not in get_args(MaskUnit):

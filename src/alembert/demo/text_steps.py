@@ -156,7 +156,7 @@ def extend(folders: DemoFolders) -> DemoStep:
         (
             f"on documents that had no part in the choice: {saved:.1%} fewer pieces, entities with a split word "
             f"{done.before.split_mentions} -> {done.after.split_mentions} of {done.after.mentions}",
-            f"of {proof.words:,} distinct words {proof.unchanged:,} are cut as before, {proof.joined} became one "
+            f"of {proof.words:,} distinct words {proof.unchanged:,} are tokenized as before, {proof.joined} became one "
             f"piece, {proof.changed} begin with a new piece and changed",
         ),
         (f"{format_command('vocab extend', folders.checkpoint, folders.corpus, **flags)} --overwrite",),

@@ -40,8 +40,8 @@ def pretrain(folders: DemoFolders) -> DemoStep:
         optimiser=OptimiserSettings(learning_rate=2e-3),
         evaluation=HeldOutSettings(share=0.1, times=4),
     )
-    start, around = PretrainStart(model=str(folders.extended)), RunContext(overwrite=True)
-    done = run([folders.corpus], folders.pretrained, start, settings, around)
+    start, context = PretrainStart(model=str(folders.extended)), RunContext(overwrite=True)
+    done = run([folders.corpus], folders.pretrained, start, settings, context)
     before, after = (scores["masked_lm"] for scores in (done.before, done.after))
     config = _write_text(folders.settings("pretrain"), to_toml(settings))
     flags: dict[str, Any] = {"model": folders.extended, "config": config, "out": folders.pretrained}
@@ -110,7 +110,7 @@ def _finetune(
         OptimiserSettings(learning_rate=pace.learning_rate),
     )
     settings = FinetuneSettings(epochs=pace.epochs, optimiser=optimiser, batch=batch)
-    done = finetune(job, out, settings, around=RunContext(overwrite=True))
+    done = finetune(job, out, settings, context=RunContext(overwrite=True))
     evaluation = evaluate(TaskModel.open(out), [test], ReadOptions())
     config = _write_text(folders.settings(task), f"{to_toml(settings)}\n[task]\n{to_toml(task_settings, 'task')}")
     flags: dict[str, Any] = {"task": task, "model": folders.pretrained, "train": train, "dev": dev}
@@ -158,10 +158,10 @@ def student(folders: DemoFolders) -> DemoStep:
 
     train, dev = (folders.labelled("tag", split) for split in ("train", "dev"))
     job = DistillJob(teacher=str(folders.tagger), student=STUDENT_SHAPE, data=DataFiles(train=(train,), dev=(dev,)))
-    settings, around = student_settings(), RunContext(overwrite=True)
-    distilled = distill(job, folders.student, settings, around=around)
+    settings, context = student_settings(), RunContext(overwrite=True)
+    distilled = distill(job, folders.student, settings, context=context)
     baseline = distill(
-        job, folders.student_baseline, build_controls(settings)["without distillation"].settings, around=around
+        job, folders.student_baseline, build_controls(settings)["without distillation"].settings, context=context
     )
     config = _write_text(folders.settings("distill"), to_toml(settings))
     flags: dict[str, Any] = {"student": STUDENT_SHAPE, "train": train, "dev": dev, "config": config}

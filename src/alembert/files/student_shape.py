@@ -26,15 +26,15 @@ class StudentSettings:
     """How a student begins."""
 
     start: StudentStart = "auto"
-    """teacher: the teacher's layers, narrowed if need be; scratch: fresh weights; auto: as the teacher where its
-    weights can be narrowed to the student's shape, from scratch otherwise."""
+    """Initial weights. teacher: the teacher's layers, reduced to the student's width; scratch: random; auto: teacher if its
+    weights fit the student's shape, else scratch."""
     heads: int | None = None
-    """Attention heads; none: the teacher's number, or the nearest below it that divides the width."""
+    """Attention heads; none: as many as the teacher has, or the next lower number that divides the hidden size."""
     inner: int | None = None
-    """Width inside the feed-forward part; none: the teacher's at its width, else four times the width (312: 1,200, as
-    published), at most the teacher's."""
+    """Intermediate size of the feed-forward layers; none: the teacher's for the same hidden size, else four times the hidden
+    size (1,200 for 312, as published), at most the teacher's."""
     layers: tuple[int, ...] = ()
-    """Which of the teacher's layers, from 1, the student's begin as; empty: evenly spread, the last included."""
+    """Teacher layers, from 1, that initialise the student's layers; empty: evenly spaced, including the last."""
 
     def __post_init__(self) -> None:
         starts = get_args(StudentStart)

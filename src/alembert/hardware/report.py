@@ -20,18 +20,18 @@ from alembert.hardware.torch_settings import allowed_cpus, cpu_quota, physical_c
 # Library -> what it is for.
 LIBRARIES = {
     "onnxruntime": "runs Exports in the ONNX format",
-    "tokenizers": "cuts text into tokens",
-    "numpy": "computes",
+    "tokenizers": "tokenizes text",
+    "numpy": "computes with arrays",
     "lxml": "reads XML",
     "torch": "runs and trains Checkpoints",
     "safetensors": "reads and writes Checkpoints",
     "onnx": "writes Exports in the ONNX format",
     "openvino": "runs Exports in the OpenVINO format",
-    "nncf": "makes int8 Exports in the OpenVINO format",
+    "nncf": "quantises Exports in the OpenVINO format",
     "pyarrow": "reads and writes Corpora, Parquet and .zst files, and reads from object stores",
-    "huggingface_hub": "fetches models of the Hugging Face hub",
-    "rjieba": "finds Chinese words",
-    "matplotlib": "draws pictures",
+    "huggingface_hub": "downloads models from the Hugging Face hub",
+    "rjieba": "segments Chinese words",
+    "matplotlib": "draws plots",
     "ray": "runs work on a cluster",
 }
 # Slower than this share of float32, a type is of no practical use.

@@ -40,7 +40,7 @@ class ThreadCount:
 
 
 def choose_threads(root: Path = ROOT) -> ThreadCount:
-    """Count the physical cores this process may use, unless the user has said how many."""
+    """Count the physical cores this process may use, unless the user has set their number."""
     if asked := _get_user_threads():
         return ThreadCount(asked, f"You have set OMP_NUM_THREADS={os.environ['OMP_NUM_THREADS']}.")
     allowed = allowed_cpus()

@@ -103,11 +103,11 @@ def probe_library(
 def _settle_types(child_exit: _ChildExit, waiting: Sequence[str]) -> dict[str, Mapping[str, Any]]:
     """Return the types that this child settled; without a culprit its exit settles all that are left."""
     settled = {dtype: child_exit.answers[dtype] for dtype in waiting if dtype in child_exit.answers}
-    fate = {"outcome": child_exit.outcome, "error": child_exit.detail}
+    outcome = {"outcome": child_exit.outcome, "error": child_exit.detail}
     open_types = [dtype for dtype in waiting if dtype not in settled]
     if child_exit.begun in open_types:
-        return {**settled, str(child_exit.begun): fate}
-    return {**settled, **dict.fromkeys(open_types, fate)}
+        return {**settled, str(child_exit.begun): outcome}
+    return {**settled, **dict.fromkeys(open_types, outcome)}
 
 
 def _run(command: Sequence[str], limit: str | None, seconds: float) -> _ChildExit:

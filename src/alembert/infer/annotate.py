@@ -71,11 +71,11 @@ class AnnotateSettings:
     format: PartFormat = "jsonl"
     """Format of the output: jsonl, bioc (XML), bioc-json, pubtator, brat, parquet, conll or label-studio."""
     part_characters: int = 200_000
-    """Text that goes into one part: what is computed together, and what a stopped run can lose."""
+    """Characters per part. A part is computed as a whole; a stopped run repeats the parts under way."""
     max_characters: int = 1_000_000
-    """A longer document is set aside: it would hold up the others, and a stopped run would begin it again."""
+    """Maximum characters of a document; longer ones are set aside."""
     input_format: str | None = None
-    """Format of all inputs; recognised for each when not given."""
+    """Format of all inputs; none: detected for each file."""
     read: ReadOptions = field(default_factory=ReadOptions)
     """How files are read."""
 
@@ -99,7 +99,7 @@ def annotate(
     *,
     executor: Executor[AnnotatedChunk] | None = None,
     overwrite: bool = False,
-    tell: Callable[[Progress], None] = lambda _: None,
+    on_progress: Callable[[Progress], None] = lambda _: None,
 ) -> StreamRun:
     """Annotate documents, or resume that where it was stopped; a complete result is left as it is."""
     asked = settings or AnnotateSettings()
@@ -107,7 +107,7 @@ def annotate(
     if settings.format == "parquet":
         require("Writing Parquet", "pyarrow")
     job = AnnotationJob(pipeline, settings)
-    run = job.run(inputs, out, executor=executor, overwrite=overwrite, tell=tell)
+    run = job.run(inputs, out, executor=executor, overwrite=overwrite, on_progress=on_progress)
     unmatched = _notes_on_lexicons(pipeline, run.manifest.counts) if run.fresh else ()
     notes = (*pipeline.notes, *run.notes, *_notes_on_columns(asked.read, settings.read), *unmatched)
     return replace(run, notes=notes)

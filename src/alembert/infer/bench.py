@@ -38,7 +38,7 @@ from alembert.tasks.classify.task import ClassifyTask
 from alembert.tasks.example import ReadResult
 
 MAX_TEXTS: Final = 2000
-"""Texts that are taken from the files, if nothing else is said."""
+"""Maximum number of texts by default."""
 PERCENTILES: Final = (50, 90, 99)
 WARMUP_TEXTS: Final = 8
 """Texts that each answers before it is measured: what is compiled for many texts is not part of answering them."""
@@ -129,7 +129,7 @@ def bench(
     limit: int = MAX_TEXTS,
     seconds: float = MEASURE_SECONDS,
     clock: Clock = perf_counter,
-    tell: ProgressCallback = lambda _: None,
+    on_progress: ProgressCallback = lambda _: None,
 ) -> Benchmark:
     """Measure a fine-tuned model and its peers, each for about `seconds`."""
     if limit < 1:
@@ -143,7 +143,7 @@ def bench(
     model.predict(reading.examples[:1])
     first = clock() - start
     field = _open_peer_set(model, reading.examples, where)
-    own, beside, peers = _measure_all(model, reading.examples, field, _Timer(seconds, clock, tell))
+    own, beside, peers = _measure_all(model, reading.examples, field, _Timer(seconds, clock, on_progress))
     return Benchmark(
         model=str(folder),
         task=model.task.name,
@@ -231,16 +231,16 @@ class _Timer:
 
     seconds: float
     clock: Clock
-    tell: ProgressCallback
+    on_progress: ProgressCallback
 
     def measure(self, named: Mapping[str, ExamplePredictor], examples: Sequence[Any]) -> list[ModelTiming]:
         """Measure some in turn: all texts at once, then one at a time."""
         sides = list(named.values())
-        around: dict[str, Any] = {"clock": self.clock, "tell": self.tell}
+        options: dict[str, Any] = {"clock": self.clock, "on_progress": self.on_progress}
         for side in sides:
             side.predict(examples[:WARMUP_TEXTS])
-        fast = measure_speeds(sides, examples, seconds=self.seconds * (1 - LATENCY_SHARE), **around)
-        single = measure_latencies(sides, examples, seconds=self.seconds * LATENCY_SHARE, **around)
+        fast = measure_speeds(sides, examples, seconds=self.seconds * (1 - LATENCY_SHARE), **options)
+        single = measure_latencies(sides, examples, seconds=self.seconds * LATENCY_SHARE, **options)
         triples = zip(named, fast, single, strict=True)
         return [ModelTiming(name=name, speed=speed, latency=each) for name, speed, each in triples]
 

@@ -71,15 +71,15 @@ class EncodeSettings:
     """What becomes a vector, and how it is stored."""
 
     unit: UnitKind = "document"
-    """What one vector is of: a document or a sentence."""
+    """One vector per document, or per sentence."""
     dtype: Literal["float32", "float16", "int8"] = "float32"
-    """Numbers of the matrix; int8 has one scale a row."""
+    """Type of the stored numbers; int8 has one scale per vector."""
     int8_copy: bool = False
-    """Also write an int8 copy, a quarter of the size, which a search can look through first."""
+    """Also write an int8 copy, a quarter of the size, for a faster first pass of the search."""
     chunk_characters: int = 200_000
-    """Text that is computed together: what a stopped run can lose, and what is held in memory."""
+    """Characters per chunk. A chunk is held in memory as a whole; a stopped run repeats the chunks under way."""
     format: str | None = None
-    """Format of all inputs; recognised for each when not given."""
+    """Format of all inputs; none: detected for each file."""
     read: ReadOptions = field(default_factory=ReadOptions)
     """How files are read."""
 
@@ -99,10 +99,12 @@ def encode(
     settings: EncodeSettings | None = None,
     *,
     overwrite: bool = False,
-    tell: Callable[[Progress], None] = lambda _: None,
+    on_progress: Callable[[Progress], None] = lambda _: None,
 ) -> StreamRun:
     """Make a vector of each document or sentence, or resume that where it was stopped; a complete result is left as it is."""
-    return EmbeddingJob(embedder, settings or EncodeSettings()).run(inputs, out, overwrite=overwrite, tell=tell)
+    return EmbeddingJob(embedder, settings or EncodeSettings()).run(
+        inputs, out, overwrite=overwrite, on_progress=on_progress
+    )
 
 
 def open_embedder(index: VectorIndex, model: str | Path | None = None, device: str = "cpu") -> Embedder:

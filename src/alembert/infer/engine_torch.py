@@ -98,8 +98,8 @@ class TorchEngine:
     def vocabulary_probabilities(self, ids: Sequence[int], positions: Sequence[int]) -> npt.NDArray[np.float32]:
         head = self._head("masked_lm", "fill masks")
         batch = Batch.packed([ids]).to(self.device)
-        wanted = torch.tensor(positions, device=self.device)
-        logits = self.model(batch, [head], predicted_P=wanted, only=True)[head]
+        predicted = torch.tensor(positions, device=self.device)
+        logits = self.model(batch, [head], predicted_P=predicted, only=True)[head]
         check_finite(logits.float().cpu().numpy(), f"Outputs of the head `{head}`")
         probabilities: npt.NDArray[np.float32] = logits.float().softmax(-1).cpu().numpy()
         return probabilities

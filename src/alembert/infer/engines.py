@@ -61,8 +61,8 @@ def open_torch_engine(folder: str | Path, device: str = "cpu") -> TorchEngine:
     return TorchEngine.open(folder, device)
 
 
-def choose_device(folders: Iterable[Path], wanted: str) -> str:
-    """Choose the device of models: what was wanted of torch, the CPU if all are Exports, for which torch is not loaded.
+def choose_device(folders: Iterable[Path], name: str) -> str:
+    """Choose the device of models: the one of this name, or the CPU if all are Exports, for which torch is not loaded.
 
     Without torch it is the CPU too: what needs torch is refused when it is opened.
     """
@@ -70,7 +70,7 @@ def choose_device(folders: Iterable[Path], wanted: str) -> str:
         return "cpu"
     from alembert.hardware.torch_settings import resolve_device
 
-    return resolve_device(wanted)
+    return resolve_device(name)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -135,12 +135,12 @@ def evaluate(
     rounds: int = 1000,
     seed: int = 1,
     device: str = "cpu",
-    tell: ProgressCallback = lambda _: None,
+    on_progress: ProgressCallback = lambda _: None,
 ) -> Evaluation:
     """Score a model on labelled files; `device` is for the models of its other seeds."""
     models = [model] if against is None else [model, against]
-    contest = score_models(models, files, options, part=part, rounds=rounds, seed=seed, tell=tell)
-    return build_evaluation(contest, device=device, tell=tell)
+    contest = score_models(models, files, options, part=part, rounds=rounds, seed=seed, on_progress=on_progress)
+    return build_evaluation(contest, device=device, on_progress=on_progress)
 
 
 def evaluate_tasks(
@@ -161,7 +161,7 @@ def evaluate_tasks(
 
 
 def build_evaluation(
-    contest: ModelComparison, *, device: str = "cpu", tell: ProgressCallback = lambda _: None
+    contest: ModelComparison, *, device: str = "cpu", on_progress: ProgressCallback = lambda _: None
 ) -> Evaluation:
     """Evaluate the first model of a contest, against the second if there is one."""
     first, *others = contest.models
@@ -176,7 +176,7 @@ def build_evaluation(
         scores=first.scores,
         interval=first.interval,
         rounds=contest.rounds,
-        spread=_measure_spread(model, examples, device, tell),
+        spread=_measure_spread(model, examples, device, on_progress),
         seen=_measure_overlap(model, examples, first.measure),
         trust=None if answers is None else build_confidence_curve(answers),
         confusion=_build_confusion(model, examples, first.predictions),
@@ -187,7 +187,7 @@ def build_evaluation(
 
 
 def _measure_spread(
-    model: TaskModel, examples: Sequence[Any], device: str, tell: ProgressCallback
+    model: TaskModel, examples: Sequence[Any], device: str, on_progress: ProgressCallback
 ) -> SeedSpread | None:
     folders = model.seed_folders()
     if len(folders) < 2:
@@ -195,7 +195,7 @@ def _measure_spread(
     seeds = []
     for folder in folders:
         member = type(model).open(folder, device, model.only.name)
-        value = member.task.score(examples, predict_with_progress(member, examples, tell)).value
+        value = member.task.score(examples, predict_with_progress(member, examples, on_progress)).value
         seeds.append(SeedScore(name=folder.name, value=value))
     return SeedSpread(seeds=tuple(seeds))
 

@@ -1,4 +1,4 @@
-"""Models on the same examples: what each of them said, how good that was, and how far two are apart.
+"""Models on the same examples: what each of them predicted, how good that was, and how far two are apart.
 
 In: models that answer the same question, and labelled files, which the first of them reads. Out: a `ModelComparison`, which
 `evaluate` and the comparison of models are both made of, so that a model runs over the examples once for either. All
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 SPLIT_NAMES: Final = ("train", "dev", "test")
-"""Parts of a file that `finetune --data` makes, in the order of the shares."""
+"""Parts of a file that `finetune` makes with run.split, in the order of the shares."""
 
 
 def read_gold(
@@ -62,8 +62,8 @@ def read_gold(
     model.task.check(examples)
     model.task.check_gold(examples)
     if part is not None and model.train_keys() is None:
-        told = f"may be other files than those that the model was fine-tuned on, which cannot be checked: {NO_HASHES_REASON}"
-        reading = replace(reading, remarks=(*reading.remarks, Remark(named, told, 1)))
+        reason = f"may be other files than those that the model was fine-tuned on, which cannot be checked: {NO_HASHES_REASON}"
+        reading = replace(reading, remarks=(*reading.remarks, Remark(named, reason, 1)))
     return replace(reading, examples=tuple(examples))
 
 
@@ -96,7 +96,7 @@ ProgressCallback = Callable[[Progress], None]
 
 @dataclass(frozen=True, kw_only=True)
 class ScoredModel:
-    """A model with what it said."""
+    """A model with its predictions."""
 
     model: TaskModel
     predictions: list[Any]
@@ -140,7 +140,7 @@ def score_models(
     part: str | None = None,
     rounds: int = 1000,
     seed: int = 1,
-    tell: ProgressCallback = lambda _: None,
+    on_progress: ProgressCallback = lambda _: None,
 ) -> ModelComparison:
     """Let models answer the examples of files; `rounds` samples give the intervals of their scores."""
     if rounds < 1:
@@ -155,7 +155,7 @@ def score_models(
     return ModelComparison(
         files=tuple(map(str, paths)),
         reading=reading,
-        models=tuple(_score_model(model, reading.examples, rounds, seed, tell) for model in models),
+        models=tuple(_score_model(model, reading.examples, rounds, seed, on_progress) for model in models),
         rounds=rounds,
         seed=seed,
     )
@@ -170,16 +170,16 @@ def open_models(folders: Sequence[Path], device: str = "cpu", task: str | None =
     return [TaskModel.open(folder, device, name) for folder, name in named]
 
 
-def predict_with_progress(model: TaskModel, examples: Sequence[Any], tell: ProgressCallback) -> list[Any]:
-    """Predict examples, and tell how far it is."""
+def predict_with_progress(model: TaskModel, examples: Sequence[Any], on_progress: ProgressCallback) -> list[Any]:
+    """Predict examples, and report progress."""
     phase = f"evaluating {model.folder.name}"
-    return model.predict(examples, lambda done: tell(Progress(phase, done, len(examples))))
+    return model.predict(examples, lambda done: on_progress(Progress(phase, done, len(examples))))
 
 
 def _score_model(
-    model: TaskModel, examples: Sequence[Any], rounds: int, seed: int, tell: ProgressCallback
+    model: TaskModel, examples: Sequence[Any], rounds: int, seed: int, on_progress: ProgressCallback
 ) -> ScoredModel:
-    predictions = predict_with_progress(model, examples, tell)
+    predictions = predict_with_progress(model, examples, on_progress)
     measure = model.task.sample_metric(examples, predictions)
     kin = get_group_ids(examples)
     return ScoredModel(

@@ -88,7 +88,7 @@ def measure_speeds(
     *,
     seconds: float = MEASURE_SECONDS,
     clock: Clock = perf_counter,
-    tell: ProgressCallback = lambda _: None,
+    on_progress: ProgressCallback = lambda _: None,
 ) -> list[Speed]:
     """Measure models in turn; each takes about `seconds` at most, but for three rounds of at least one text."""
     if seconds <= 0:
@@ -97,7 +97,7 @@ def measure_speeds(
     took: list[list[float]] = [[] for _ in models]
     turns = list(range(len(models)))
     while len(took[0]) < MIN_ROUNDS or (len(took[0]) < MAX_ROUNDS and _is_time_left(took, seconds)):
-        tell(Progress("measuring speed", len(took[0]), MAX_ROUNDS))
+        on_progress(Progress("measuring speed", len(took[0]), MAX_ROUNDS))
         for number in turns:
             took[number].append(_time_prediction(models[number], sample, clock))
         turns.reverse()
@@ -113,7 +113,7 @@ def measure_latencies(
     *,
     seconds: float = MEASURE_SECONDS,
     clock: Clock = perf_counter,
-    tell: ProgressCallback = lambda _: None,
+    on_progress: ProgressCallback = lambda _: None,
 ) -> list[Latency]:
     """Ask models for one text at a time, in turn, until the slowest has had about `seconds`."""
     took: list[list[float]] = [[] for _ in models]
@@ -123,7 +123,7 @@ def measure_latencies(
     for number, example in enumerate(examples):
         if number >= MIN_LATENCY_TEXTS and max(map(sum, took)) >= seconds:
             break
-        tell(Progress("single texts", number, len(examples)))
+        on_progress(Progress("single texts", number, len(examples)))
         for turn in turns:
             took[turn].append(_time_prediction(models[turn], [example], clock))
         turns.reverse()

@@ -141,10 +141,10 @@ class StreamJob(ABC, Generic[ResultT]):
         *,
         executor: Executor[ResultT] | None = None,
         overwrite: bool = False,
-        tell: Callable[[Progress], None] = lambda _: None,
+        on_progress: Callable[[Progress], None] = lambda _: None,
     ) -> StreamRun:
         """Do the work, or resume it; a complete result is left as it is. Without an executor it is done in this process."""
-        with fetch_inputs(inputs, out, tell) as local:
+        with fetch_inputs(inputs, out, on_progress) as local:
             files = list_input_files(
                 local.paths, out=out, get_display_name=local.get_display_name, format=self._input_format
             )
@@ -154,7 +154,7 @@ class StreamJob(ABC, Generic[ResultT]):
             if manifest := artifact.find_finished(out, self.kind, **plan):
                 return StreamRun(manifest, fresh=False, added=Counter(), notes=notes)
             with artifact.create(out, self.kind, resume=True, overwrite=overwrite, **plan) as draft:
-                loop = _ChunkLoop(self, draft.path, stream, tell)
+                loop = _ChunkLoop(self, draft.path, stream, on_progress)
                 loop.run(executor or LocalExecutor(self.compute))
                 draft.counts.update(loop.counts)
         return StreamRun(artifact.open_artifact(out, self.kind), True, loop.added(), loop.seconds, notes)
@@ -168,14 +168,14 @@ class _ChunkLoop(Generic[ResultT]):
     """The chunks of one run: read ahead, computed, and written behind."""
 
     def __init__(
-        self, job: StreamJob[ResultT], folder: Path, stream: InputStream, tell: Callable[[Progress], None]
+        self, job: StreamJob[ResultT], folder: Path, stream: InputStream, on_progress: Callable[[Progress], None]
     ) -> None:
         self.counts = Counter(dict.fromkeys(job.count_names, 0))
         self.seconds = 0.0
         self._job = job
         self._folder = folder
         self._stream = stream
-        self._tell = tell
+        self._on_progress = on_progress
         self._recorded: Mapping[str, int] = {}
         self._amounts: Counter[str] = Counter()
 
@@ -212,7 +212,7 @@ class _ChunkLoop(Generic[ResultT]):
                 writing.result()
 
     def _report(self, done: int) -> None:
-        self._tell(Progress(self._job.phase, done, self._stream.total, **self._amounts))
+        self._on_progress(Progress(self._job.phase, done, self._stream.total, **self._amounts))
 
     def _write(self, result: ResultT, ledger: Ledger) -> None:
         blocks, last = self._job.write(result, ledger, self.counts), result.items[-1]

@@ -238,12 +238,14 @@ class TaskModel:
         """Turn examples into what the model reads."""
         return self.task.encode(examples, self.engine.tokenizer, self.engine.max_tokens)
 
-    def predict(self, examples: Sequence[Example | str], tell: Callable[[int], None] = lambda _: None) -> list[Any]:
-        """Predict all examples, or texts; `tell` hears how many are done."""
+    def predict(
+        self, examples: Sequence[Example | str], on_progress: Callable[[int], None] = lambda _: None
+    ) -> list[Any]:
+        """Predict all examples, or texts; `on_progress` is called with how many are done."""
         predictions: list[Any] = []
         for prediction in self.iter_predictions(examples):
             predictions.append(prediction)
-            tell(len(predictions))
+            on_progress(len(predictions))
         return predictions
 
     def iter_predictions(self, examples: Sequence[Example | str]) -> Iterator[Any]:

@@ -29,7 +29,7 @@ EntitySpan = tuple[int, int, str]
 
 @dataclass(frozen=True, kw_only=True)
 class TripleFilter:
-    """Which triples are wanted; a model of marked sentences has an answer for entities of any types."""
+    """Which triples to keep; a model of marked sentences has an answer for entities of any types."""
 
     types: tuple[tuple[str, str], ...] = ()
     """Types of the two entities, whichever of them is the head; empty: all."""
@@ -98,11 +98,11 @@ class TripleExtraction:
 
 def check_types(tagger: ModelTask, relater: ModelTask) -> None:
     """Refuse tasks of which one finds no entities of types that the other relates."""
-    found, wanted = tagger.task.annotation.entity_types, relater.task.annotation
-    if not wanted.can_relate(found):
-        pairs = ", ".join(f"{head} to {tail}" for head, tail in wanted.pair_types[:10])
+    types, relations = tagger.task.annotation.entity_types, relater.task.annotation
+    if not relations.can_relate(types):
+        pairs = ", ".join(f"{head} to {tail}" for head, tail in relations.pair_types[:10])
         raise BadSetting(
-            f"{tagger.saved.folder} finds entities of the types {', '.join(found)}, and {relater.saved.folder} relates "
+            f"{tagger.saved.folder} finds entities of the types {', '.join(types)}, and {relater.saved.folder} relates "
             f"{pairs}: there is no pair of which both are found. Use models that were trained on the same types."
         )
 
@@ -121,19 +121,18 @@ class TripleModel:
 
     @classmethod
     def open(
-        cls, one: str | Path, other: str | Path, wanted: TripleFilter | None = None, *, device: str = "cpu"
+        cls, one: str | Path, other: str | Path, triple_filter: TripleFilter | None = None, *, device: str = "cpu"
     ) -> TripleModel:
         """Open the two folders, in any order."""
-        places = [model_folder(each) for each in (one, other)]
-        saved = [read_task(place) for place in places]
+        saved = [read_task(model_folder(folder)) for folder in (one, other)]
         folders = {task.kind: task.folder for task in saved}
         if set(folders) != {"tag", "relate"}:
-            said = ", ".join(f"{task.kind} ({task.folder})" for task in saved)
+            tasks = ", ".join(f"{task.kind} ({task.folder})" for task in saved)
             raise BadSetting(
-                f"Triples need a model for the task tag and one for the task relate; these are for {said}."
+                f"Triples need a model for the task tag and one for the task relate; these are for {tasks}."
             )
         tagger, relater = (TaskModel.open(folders[task], device) for task in ("tag", "relate"))
-        return cls(tagger, relater, wanted or TripleFilter())
+        return cls(tagger, relater, triple_filter or TripleFilter())
 
     def with_threshold(self, min_score: float | None = None, min_precision: float | None = None) -> TripleModel:
         """Return the models that withhold entities and relations, as `TaskModel.with_threshold` does."""

@@ -108,14 +108,14 @@ def compare_models(
     seed: int = 1,
     device: str = "cpu",
     speed_seconds: float | None = MEASURE_SECONDS,
-    tell: ProgressCallback = lambda _: None,
+    on_progress: ProgressCallback = lambda _: None,
 ) -> ComparisonReport:
     """Compare models, given by name, with the first of them; `speed_seconds` is for each, none measures no speed."""
     if not models:
         raise BadSetting("There is no model to compare. Give at least one folder.")
     opened = open_models([Path(folder) for folder in models.values()], device, task)
-    scored = score_models(opened, files, options, part=part, rounds=rounds, seed=seed, tell=tell)
-    return build_comparison(scored, list(models), device=device, speed_seconds=speed_seconds, tell=tell)
+    scored = score_models(opened, files, options, part=part, rounds=rounds, seed=seed, on_progress=on_progress)
+    return build_comparison(scored, list(models), device=device, speed_seconds=speed_seconds, on_progress=on_progress)
 
 
 def build_comparison(
@@ -126,13 +126,13 @@ def build_comparison(
     device: str = "cpu",
     speed_seconds: float | None = MEASURE_SECONDS,
     clock: Clock = perf_counter,
-    tell: ProgressCallback = lambda _: None,
+    on_progress: ProgressCallback = lambda _: None,
 ) -> ComparisonReport:
     """Compare models that were scored on the same examples, and have these names, with one of them."""
     models = [model.model for model in scored.models]
     measured: Sequence[Speed | None] = [None] * len(models)
     if speed_seconds is not None:
-        measured = measure_speeds(models, scored.examples, seconds=speed_seconds, clock=clock, tell=tell)
+        measured = measure_speeds(models, scored.examples, seconds=speed_seconds, clock=clock, on_progress=on_progress)
     others = [
         None if number == reference else scored.paired_bootstrap(model, scored.models[reference])
         for number, model in enumerate(scored.models)

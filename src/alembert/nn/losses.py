@@ -204,7 +204,7 @@ def relation_loss(student_N3HK: Tensor, teacher_N3HK: Tensor, batch: Batch, head
 
 
 def contrastive_distillation_loss(student_BD: Tensor, teacher_BD: Tensor, temperature: float) -> Tensor:
-    """Add up how hard it is to tell, by the cosine, which of the teacher's vectors belongs to a student's (InfoNCE)."""
+    """Sum the contrastive loss (InfoNCE) of matching each of the student's vectors with the teacher's, by cosine."""
     ours, theirs = (functional.normalize(vectors.float(), dim=-1) for vectors in (student_BD, teacher_BD))
     right_B = torch.arange(len(ours), device=ours.device)
     return functional.cross_entropy(_matmul_full_precision(ours, theirs.mT) / temperature, right_B, reduction="sum")

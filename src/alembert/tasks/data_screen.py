@@ -129,7 +129,7 @@ def _decision_lines(report: DataReport, width: int, room: int | None) -> Iterato
         wrapped = [f"  {line}" for line in wrap(sentence, width - 2, max_lines=room, placeholder=" ...")]
         shown += len(wrapped)
         if room is not None and shown > room:
-            yield f"  and {len(report.decided) - place:,} more; --check shows them all"
+            yield f"  and {len(report.decided) - place:,} more; without --out, all are shown"
             return
         yield from wrapped
 

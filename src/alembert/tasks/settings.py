@@ -68,7 +68,7 @@ class LossSettings:
     focal: float = 0.0
     """Gamma of focal loss (such as 2); 0: off."""
     class_weights: Literal["equal", "balanced"] = "equal"
-    """balanced: weights by inverse frequency of the labels in training."""
+    """Class weights of the loss: equal, or balanced (by inverse frequency of the labels)."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.label_smoothing < 1:
@@ -86,9 +86,9 @@ class DistillLossSettings:
     """How the teacher's predictions are distilled."""
 
     temperature: float = 1.0
-    """Temperature of the softmax of both models; without effect for regression and vectors."""
+    """Softmax temperature of both models; without effect for regression and vectors."""
     crf: Literal["marginals", "path"] = "marginals"
-    """What a CRF teacher gives: marginals (probabilities of tags) or path (its best path as gold labels)."""
+    """Targets of a CRF teacher: marginals (tag probabilities) or path (its best path as labels)."""
 
     def __post_init__(self) -> None:
         if not 0 < self.temperature < float("inf"):

@@ -18,7 +18,6 @@ NodeArray = NDArray[np.int32]
 _SPREAD = np.uint64(0xD6E8FEB86659FD93)
 _EMPTY = np.uint64(0xFFFFFFFFFFFFFFFF)
 _WORD_BITS = np.uint64(24)
-ROOT = 0
 NOT_FOUND = -1
 
 

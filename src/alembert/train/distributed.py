@@ -5,7 +5,7 @@ once a step, and `shard_model` spreads a model that does not fit over the proces
 so a run goes on with any number of processes, sharded or not. The price is that the first process holds it all, one
 copy in ordinary memory, while it writes.
 
-Only the first process writes and speaks. What may be refused is done inside `agree`, so that one sentence is said and
+Only the first process writes and speaks. What may be refused is done inside `agree`, so that one sentence is printed and
 no process waits for another that has gone.
 """
 
@@ -44,7 +44,7 @@ class LostProcessError(UserError):
 
 
 class SilentExit(SystemExit):
-    """Another process has said why the run ends; this one ends with the same exit code and is silent."""
+    """Another process has reported why the run ends; this one ends with the same exit code and is silent."""
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ class TrainingLoop:
         processes: Processes | None = None,
         device: str = "cpu",
         sharded: bool = False,
-        tell: Callable[[TrainingProgress], None] = lambda _: None,
+        on_progress: Callable[[TrainingProgress], None] = lambda _: None,
     ) -> None:
         hardware.configure_torch()
         self.processes = processes or Processes()
@@ -79,7 +79,7 @@ class TrainingLoop:
         self.settings = settings
         self.states = states
         self.log = log
-        self.tell = tell
+        self.on_progress = on_progress
         self.optimiser = Optimiser(model, settings.optimiser)
         decay = settings.saving.ema_decay
         self.average = None if decay is None else ExponentialMovingAverage(model, decay)
@@ -226,7 +226,7 @@ class TrainingLoop:
         if self._is_first_step:
             steps = self.settings.model.first_plateau_steps
             add_first_loss(self.position.first_losses, totals.loss, steps)
-        self._tell(totals.loss)
+        self._on_progress(totals.loss)
         if self.position.done.step % self.settings.saving.log_every == 0:
             self._write_row(rate, norm)
             self.position.sums.clear()
@@ -250,9 +250,9 @@ class TrainingLoop:
             peak_share=meter.peak_share,
         )
 
-    def _tell(self, loss: float) -> None:
+    def _on_progress(self, loss: float) -> None:
         done, meter = self.position.done, self.meter
-        self.tell(
+        self.on_progress(
             TrainingProgress(
                 share=self.budget.progress(done),
                 step=done.step,

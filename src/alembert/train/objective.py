@@ -48,8 +48,8 @@ class MicroBatch:
     attention: str
     targets: Mapping[str, Any]
     """By objective: something with a `count` of answers that can be put on a device with `to`."""
-    wanted: int | None = None
-    """How many tokens the heads read, and the last block is asked for; none: all."""
+    tokens_read: int | None = None
+    """Number of tokens that the heads read, and the last block computes; none: all."""
     weight: float = 1.0
     """How much it counts in its step, where an objective has several kinds of micro-batches."""
 
@@ -58,9 +58,9 @@ class MicroBatch:
         """Real tokens, padding not counted."""
         return sum(self.batch.lengths)
 
-    def wanting(self, tokens_P: Tensor | None) -> MicroBatch:
+    def with_tokens_read(self, tokens_P: Tensor | None) -> MicroBatch:
         """Return the micro-batch with the tokens that heads read counted; none: all."""
-        return replace(self, wanted=None if tokens_P is None else len(tokens_P))
+        return replace(self, tokens_read=None if tokens_P is None else len(tokens_P))
 
     def to(self, device: torch.device) -> MicroBatch:
         targets = {name: target.to(device) for name, target in self.targets.items()}
@@ -74,7 +74,7 @@ class EvalResult:
     scores: Mapping[str, Mapping[str, float]]
     """By objective: loss, accuracy, perplexity, ..."""
     loss: float
-    """One number to tell better from worse; lower is better."""
+    """The number to compare models by; lower is better."""
 
 
 class Objective(Protocol):

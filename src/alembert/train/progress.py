@@ -233,7 +233,7 @@ def count_multiply_adds(
 ) -> int:
     """Count multiply-adds of a forward pass: documents of these lengths, masked-LM logits at `predictions` tokens.
 
-    `wanted` says how many tokens the last block is asked for; none: all.
+    `tokens_read` is the number of tokens that the last block computes; none: all.
 
     >>> from alembert.nn.config import preset
     >>> count_multiply_adds(preset("base", vocab_size=30522), [512], 77) // 10**9
@@ -260,4 +260,4 @@ def count_micro_batch_flops(config: EncoderConfig, micro: MicroBatch) -> int:
     """Count floating-point operations of a micro-batch in training."""
     asked = [name for name in ("masked_lm", "causal", "prefix") if name in micro.targets]
     predictions = sum(micro.targets[name].count for name in asked)
-    return count_training_flops(config, micro.batch.lengths, predictions, micro.wanted)
+    return count_training_flops(config, micro.batch.lengths, predictions, micro.tokens_read)

@@ -102,11 +102,11 @@ class RunContext:
 
 
 @contextmanager
-def join_processes(around: RunContext | None) -> Iterator[tuple[RunContext, Processes]]:
+def join_processes(context: RunContext | None) -> Iterator[tuple[RunContext, Processes]]:
     """Join the processes of torchrun, of which the first alone speaks."""
     with Processes.join() as processes:
-        around = around or RunContext()
-        yield (around if processes.is_first else around.silent()), processes
+        context = context or RunContext()
+        yield (context if processes.is_first else context.silent()), processes
 
 
 class TrainingInterrupted(Interrupted):

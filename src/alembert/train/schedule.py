@@ -22,9 +22,9 @@ class ScheduleSettings:
     kind: ScheduleKind = "linear"
     """Shape after warm-up: linear (as in BERT), cosine or constant."""
     warmup: float = 0.01
-    """Share of the run in which the rate rises from zero."""
+    """Warm-up: share of the run in which the learning rate rises from zero."""
     final: float = 0.0
-    """Share of the rate that is left at the end of the run, if it falls."""
+    """Final learning rate as a share of the peak; without effect for constant."""
     restart: bool = False
     """Begin anew, with warm-up and without the optimiser's moments, when the parts that come after `first` of the model
     are trained; the rate of `first` itself stays constant after its warm-up."""

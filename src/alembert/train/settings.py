@@ -1,9 +1,9 @@
-"""What `pretrain` can be told: one frozen dataclass with a table for each part of a run.
+"""Settings of `pretrain`: one frozen dataclass with a table for each part of a run.
 
-The same in Python, in a TOML file (`alembert pretrain --show-config` writes one) and in the manifest of the result.
+The same in Python, in a TOML file (`alembert pretrain --set help` prints one) and in the manifest of the result.
 Which files a run reads is not a setting: inputs are known by their content.
 
-What an optimiser can be told; apart from it, so that settings are checked before torch is loaded.
+Settings of the optimiser, apart from it, so that settings are checked before torch is loaded.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ class OptimiserSettings:
     bias_correction: bool = True
     """Whether lamb applies bias correction; adamw always does, bert_adam never."""
     clip: float | None = 1.0
-    """Maximum norm of the gradient over all updated weights; none: no clipping."""
+    """Gradient clipping: maximum norm of the gradient; none: no clipping."""
     layer_decay: float = 1.0
     """Layer-wise decay of the learning rate, from each layer to the one below it (such as 0.9); 1: none."""
     head_factor: float = 1.0
-    """Factor on the learning rate of pooler and heads; new heads, especially a CRF, often need 5 or more."""
+    """Factor on the learning rate of the pooler and the heads; new heads, especially a CRF, often need 5 or more."""
     update_every: tuple[int, ...] = ()
-    """How many steps each layer collects gradients before it is updated with their mean, from the embeddings up;
-    the last number holds for all layers above. Empty: every layer in every step."""
+    """Steps between the updates of each layer, from the embeddings up; gradients are averaged in between. The last number
+    holds for all layers above. Empty: every layer in every step."""
     half_heads: bool = False
-    """Update half of the attention heads of each layer in turn: even ones in one step, odd ones in the next."""
+    """Update the even attention heads of each layer in one step, the odd ones in the next."""
 
     def __post_init__(self) -> None:
         rules = get_args(OptimiserName)
@@ -165,10 +165,10 @@ class SequenceSettings:
     long_share: float = 0.1
     """Share of the run at `long_length`."""
     cut: Literal["sentence", "token"] = "sentence"
-    """Where a sequence may end: after a sentence, or after any token (sequences are then full)."""
+    """Where a sequence may end: after a sentence, or after any token (which fills sequences completely)."""
     late_share: float = 0.0
-    """Share of documents that are read once more from a later sentence on, half of them from the second, which follows
-    a title: so that a model can begin anywhere."""
+    """Share of documents that are also read from a later sentence on (half of them from the second, after the title), so
+    that a model learns to start anywhere."""
     short_share: float = 0.1
     """Share of documents cut into shorter sentence pairs, as in BERT."""
     static_masks: int | None = None
@@ -203,11 +203,11 @@ class BatchSettings:
     """The batch size."""
 
     tokens: int = 8192
-    """Tokens of one optimiser step, approximately; gradients are accumulated over them."""
+    """Approximate number of tokens per optimiser step."""
     micro_tokens: int = 2048
     """Maximum tokens of one forward pass; gradients are accumulated over `tokens` / `micro_tokens` passes."""
     padded: bool = False
-    """Pad sequences instead of packing them: slower, for comparison."""
+    """Pad sequences instead of packing them; slower, for comparison only."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.micro_tokens <= self.tokens:
@@ -230,7 +230,7 @@ class ModelSettings:
     attention_dropout: float | None = None
     """Attention dropout; none: as in the model's configuration (BERT: 0.1)."""
     first: tuple[str, ...] = ()
-    """Parts that are trained alone at the beginning: embeddings, layers, heads."""
+    """Parts that are trained on their own at the start of the run: embeddings, layers, heads."""
     first_share: float = 0.1
     """Share of the run in which only `first` is trained, at most."""
     first_learning_rate: float | None = None
@@ -242,8 +242,8 @@ class ModelSettings:
     frozen: tuple[str, ...] = ()
     """Frozen parts: embeddings, layers or the lowest of them (layers:4), heads."""
     unfreeze_share: float = 0.0
-    """Share of the run after which all else is trained: first the heads, then one layer more at a time from the top
-    down, the embeddings last (Howard and Ruder 2018); 0: everything from the start."""
+    """Gradual unfreezing (Howard and Ruder 2018): share of the run over which layers are unfrozen, from the heads down to the
+    embeddings; 0: all weights are trained from the start."""
     recompute: bool = False
     """Gradient checkpointing: recompute activations in the backward pass to save memory."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
@@ -278,11 +278,11 @@ class EvaluationSettings:
     """How often the model is evaluated, and early stopping."""
 
     times: int = 10
-    """Number of evaluations in a run, without the one at the start."""
+    """Number of evaluations in a run, not counting the one at the start."""
     at_start: bool = True
-    """Whether to evaluate before the first step."""
+    """Evaluate before the first step."""
     patience: int | None = None
-    """Early stopping: evaluations in a row without improvement after which the run stops; none: off."""
+    """Early stopping: stop after this many evaluations without improvement; none: off."""
 
     def __post_init__(self) -> None:
         if self.times < 0:
@@ -313,13 +313,13 @@ class SavingSettings:
     """How often the training state is saved, and which weights are kept."""
 
     minutes: float = 10.0
-    """Minutes between two saved states; a run that is stopped saves its state at once."""
+    """Minutes between saves of the training state; a run that is stopped saves it at once."""
     steps: int | None = None
-    """Steps between two saved states, instead of minutes."""
+    """Steps between saves of the training state, instead of minutes."""
     log_every: int = 10
-    """Steps between two log lines."""
+    """Steps between log lines."""
     keep: Literal["last", "best"] = "last"
-    """Which weights are kept: the last, or the best on held-out data."""
+    """Weights to keep: the last ones, or the best on held-out data."""
     ema_decay: float | None = None
     """Decay of an exponential moving average of the weights (such as 0.999), which is then evaluated and saved; none: off."""
 
@@ -342,7 +342,7 @@ class RunSettings:
     """Settings of the training loop."""
 
     hours: float | None = None
-    """Length of the run in hours; the learning rate reaches zero at their end."""
+    """Length of the run in hours; the learning-rate schedule ends with it."""
     tokens: int | None = None
     """Length of the run in tokens, over all epochs."""
     steps: int | None = None

@@ -72,7 +72,7 @@ class TrainingRun:
             processes=self.processes,
             device=self.context.device,
             sharded=self.context.shard,
-            tell=lambda progress: self.context.on_progress(replace(progress, phase=self.phase)),
+            on_progress=lambda progress: self.context.on_progress(replace(progress, phase=self.phase)),
         )
 
     def train(self) -> EvalResult:
@@ -96,7 +96,7 @@ class TrainingRun:
         return replace(self.checkpoint, model=model)
 
     def first_scores(self) -> Mapping[str, Any]:
-        """Read from the log what held-out data said before training."""
+        """Read the scores on held-out data before training from the log."""
         first: Mapping[str, Any] = next((row["scores"] for row in self.loop.log.rows("held_out")), {})
         scores: Mapping[str, Any] = self.processes.broadcast(first)
         return scores

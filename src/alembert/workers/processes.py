@@ -124,7 +124,7 @@ def _check(crew: list[_Worker]) -> None:
         if code is not None and code < 0:
             raise UserError(
                 f"A worker process was killed (signal {-code}); the machine may be out of memory. "
-                "The work so far is kept: run the same command again, perhaps with fewer --workers."
+                "The work so far is kept: run the same command again, perhaps with fewer workers."
             )
         if code:
             raise RuntimeError(f"a worker process failed with exit code {code}; its traceback is above")

@@ -99,7 +99,7 @@ def wish(place: Path, **changes: Any) -> DistillJob:
     return DistillJob(**{**usual, **changes})
 
 
-def around(tmp_path: Path, **changes: Any) -> RunContext:
+def context(tmp_path: Path, **changes: Any) -> RunContext:
     return RunContext(**{"cache": tmp_path / "cache", **changes})
 
 
@@ -113,7 +113,7 @@ def same(one: Path, other: Path) -> bool:
 
 
 def test_a_narrow_student_has_the_teachers_task_and_no_projections(place: Path, tmp_path: Path) -> None:
-    done = distill(wish(place), tmp_path / "out", SETTINGS, around=around(tmp_path))
+    done = distill(wish(place), tmp_path / "out", SETTINGS, context=context(tmp_path))
     student, teacher = TaskModel.open(tmp_path / "out"), TaskModel.open(place / "teacher")
     assert student.task.labels == teacher.task.labels
     assert set(open_checkpoint(tmp_path / "out").blueprint.heads) == {"tag"}
@@ -135,13 +135,13 @@ def test_half_of_a_teacher_learns_its_answers(teacher: str, place: Path, tmp_pat
         intermediate=replace(SETTINGS.intermediate, epochs=8),
         prediction=replace(SETTINGS.prediction, epochs=6, losses=StageLossWeights(prediction=1)),
     )
-    distill(job, tmp_path / "out", settings, around=around(tmp_path, on_progress=hear))
+    distill(job, tmp_path / "out", settings, context=context(tmp_path, on_progress=hear))
     assert all(found[-1] < 0.7 * found[0] for found in losses.values())
     assert set(losses) == {"intermediate layers", "distillation"}
 
 
 def test_what_a_student_was_trained_on_can_be_forgotten(place: Path, tmp_path: Path) -> None:
-    distill(wish(place), tmp_path / "out", replace(SETTINGS, forget_training=True), around=around(tmp_path))
+    distill(wish(place), tmp_path / "out", replace(SETTINGS, forget_training=True), context=context(tmp_path))
     names = {path.name for path in (tmp_path / "out").rglob("*")}
     assert "scores.json" in names
     assert not names & {"train.keys.npy", "surfaces.json"}
@@ -149,8 +149,8 @@ def test_what_a_student_was_trained_on_can_be_forgotten(place: Path, tmp_path: P
 
 def test_a_teacher_is_asked_once_for_several_seeds(place: Path, tmp_path: Path) -> None:
     asked: list[int] = []
-    surroundings = around(tmp_path, on_reading=lambda progress: asked.append(progress.done))
-    distill(wish(place), tmp_path / "out", SETTINGS, seeds=2, around=surroundings)
+    surroundings = context(tmp_path, on_reading=lambda progress: asked.append(progress.done))
+    distill(wish(place), tmp_path / "out", SETTINGS, seeds=2, context=surroundings)
     assert len(asked) == 1  # one record for both stages
     assert not same(tmp_path / "out" / "seeds" / "1", tmp_path / "out" / "seeds" / "2")
 
@@ -166,14 +166,14 @@ def test_training_files_are_read_once(place: Path, tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(kind, "read", staticmethod(note))
     settings = replace(SETTINGS, intermediate=replace(SETTINGS.intermediate, skip=True))
-    distill(wish(place), tmp_path / "out", settings, around=around(tmp_path))
+    distill(wish(place), tmp_path / "out", settings, context=context(tmp_path))
     assert sorted(path.name for path in paths) == ["dev.jsonl", "train.jsonl"]
 
 
 def test_the_cache_changes_nothing(place: Path, tmp_path: Path) -> None:
-    distill(wish(place), tmp_path / "cached", SETTINGS, around=around(tmp_path))
+    distill(wish(place), tmp_path / "cached", SETTINGS, context=context(tmp_path))
     live = replace(SETTINGS, cache=TeacherCacheSettings(use="never"))
-    distill(wish(place), tmp_path / "live", live, around=around(tmp_path))
+    distill(wish(place), tmp_path / "live", live, context=context(tmp_path))
     one, other = weights(tmp_path / "cached"), weights(tmp_path / "live")
     # The teacher reads rows in other company, which moves a few numbers by a half-precision step.
     assert all(torch.allclose(one[name], other[name], atol=2e-3) for name in one)
@@ -189,10 +189,10 @@ def kill_in(phase: str) -> Callable[[TrainingProgress], None]:
 
 @pytest.mark.parametrize("phase", ["intermediate layers", "distillation"])
 def test_a_run_that_was_stopped_ends_as_one_that_was_not(phase: str, place: Path, tmp_path: Path) -> None:
-    distill(wish(place), tmp_path / "whole", SETTINGS, around=around(tmp_path))
+    distill(wish(place), tmp_path / "whole", SETTINGS, context=context(tmp_path))
     with pytest.raises(Interrupted):
-        distill(wish(place), tmp_path / "parts", SETTINGS, around=around(tmp_path, on_progress=kill_in(phase)))
-    distill(wish(place), tmp_path / "parts", SETTINGS, around=around(tmp_path))
+        distill(wish(place), tmp_path / "parts", SETTINGS, context=context(tmp_path, on_progress=kill_in(phase)))
+    distill(wish(place), tmp_path / "parts", SETTINGS, context=context(tmp_path))
     assert same(tmp_path / "whole", tmp_path / "parts")
     assert not list((tmp_path / "parts").rglob(".state"))
 
@@ -203,14 +203,14 @@ def test_each_head_of_a_teacher_is_asked_for_itself(place: Path, tmp_path: Path)
     finetune(job, tmp_path / "teacher", FinetuneSettings(steps=3, optimiser=RATE))
     for name in tasks:
         asked = wish(place, teacher=str(tmp_path / "teacher"), task=name)
-        distill(asked, tmp_path / name, SETTINGS, around=around(tmp_path))
+        distill(asked, tmp_path / name, SETTINGS, context=context(tmp_path))
     assert len([each for each in (tmp_path / "cache").glob("teacher-*") if each.is_dir()]) == 2
 
 
 def test_the_same_command_again_says_so(place: Path, tmp_path: Path) -> None:
-    distill(wish(place), tmp_path / "out", SETTINGS, around=around(tmp_path))
+    distill(wish(place), tmp_path / "out", SETTINGS, context=context(tmp_path))
     with pytest.raises(AlreadyDone):
-        distill(wish(place), tmp_path / "out", SETTINGS, around=around(tmp_path))
+        distill(wish(place), tmp_path / "out", SETTINGS, context=context(tmp_path))
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -255,7 +255,7 @@ def test_a_student_that_knows_the_task_keeps_its_own_head(place: Path, tmp_path:
     finetune(job, tmp_path / "student", FinetuneSettings(steps=3, optimiser=RATE))
     still = replace(SETTINGS.prediction, steps=1, optimiser=OptimiserSettings(learning_rate=1e-12))
     settings = replace(SETTINGS, intermediate=replace(SETTINGS.intermediate, skip=True), prediction=still)
-    distill(wish(place, student=str(tmp_path / "student")), tmp_path / "out", settings, around=around(tmp_path))
+    distill(wish(place, student=str(tmp_path / "student")), tmp_path / "out", settings, context=context(tmp_path))
     own, found = (weights(tmp_path / name)["heads.tag.linear.weight"] for name in ("student", "out"))
     assert torch.allclose(found, own)
     assert not torch.allclose(found, weights(place / "teacher")["heads.tag.linear.weight"])
@@ -264,14 +264,14 @@ def test_a_student_that_knows_the_task_keeps_its_own_head(place: Path, tmp_path:
 def test_other_seeds_learn_from_other_copies(place: Path, tmp_path: Path) -> None:
     copied = replace(SETTINGS, augment=AugmentSettings(copies=1), prediction=replace(SETTINGS.prediction, steps=1))
     for seed in (1, 2):
-        distill(wish(place), tmp_path / f"{seed}", replace(copied, seed=seed), around=around(tmp_path))
+        distill(wish(place), tmp_path / f"{seed}", replace(copied, seed=seed), context=context(tmp_path))
     records = [each for each in (tmp_path / "cache").glob("teacher-*") if each.is_dir()]
     assert len(records) == 2  # the teacher has read both
 
 
 def test_a_student_deeper_than_its_teacher_is_refused(place: Path, tmp_path: Path) -> None:
     with pytest.raises(BadSetting, match="deeper"):
-        distill(wish(place, student="6x24"), tmp_path / "out", SETTINGS, around=around(tmp_path))
+        distill(wish(place, student="6x24"), tmp_path / "out", SETTINGS, context=context(tmp_path))
     assert not (tmp_path / "out").exists()
 
 
@@ -286,7 +286,7 @@ def test_a_student_with_another_vocabulary_is_refused(place: Path, tmp_path: Pat
             wish(place, student=str(tmp_path / "student")),
             tmp_path / "out",
             SETTINGS,
-            around=around(tmp_path),
+            context=context(tmp_path),
         )
 
 
@@ -300,7 +300,7 @@ def test_labels_that_the_teacher_does_not_know_are_refused(place: Path, tmp_path
     lines[0]["entities"] = [{"id": "T1", "label": "planet", "spans": [[0, 4]]}]
     data = DataFiles(train=(write_lines(tmp_path / "train.jsonl", lines),), dev=(place / "dev.jsonl",))
     with pytest.raises(BadFile, match="planet"):
-        distill(wish(place, data=data), tmp_path / "out", SETTINGS, around=around(tmp_path))
+        distill(wish(place, data=data), tmp_path / "out", SETTINGS, context=context(tmp_path))
 
 
 def test_a_student_with_other_labels_is_refused(place: Path, tmp_path: Path) -> None:
@@ -325,7 +325,7 @@ def test_a_student_may_have_a_vocabulary_of_its_own(place: Path, tmp_path: Path,
         wish(place, student="half", vocabulary=tmp_path / "vocab", data=data),
         tmp_path / "out",
         settings,
-        around=around(tmp_path),
+        context=context(tmp_path),
     )
     assert open_checkpoint(tmp_path / "out").blueprint.config.vocab_size == own.vocab_size
 
@@ -345,12 +345,12 @@ def test_the_general_stage_makes_a_student_that_learns_a_task(place: Path, home:
         [home / "corpus"],
         tmp_path / "general",
         settings=GENERAL_SETTINGS,
-        around=around(tmp_path),
+        context=context(tmp_path),
     )
     assert done.after["hidden"] < done.before["hidden"]
     general = open_checkpoint(tmp_path / "general")
     assert not general.blueprint.heads
-    distill(wish(place, student=str(tmp_path / "general")), tmp_path / "out", SETTINGS, around=around(tmp_path))
+    distill(wish(place, student=str(tmp_path / "general")), tmp_path / "out", SETTINGS, context=context(tmp_path))
     assert open_checkpoint(tmp_path / "out").blueprint.config.hidden_size == 24
 
 

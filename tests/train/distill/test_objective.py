@@ -235,12 +235,12 @@ def test_a_record_that_was_stopped_goes_on(
         if progress.done >= 6:
             raise KeyboardInterrupt
 
-    stopped.tell = stop
+    stopped.on_progress = stop
     with pytest.raises(KeyboardInterrupt):
         stopped.write()
     read: list[int] = []
     again = recorder(tmp_path / "stopped", lesson)
-    again.tell = lambda progress: read.append(progress.done)
+    again.on_progress = lambda progress: read.append(progress.done)
     found = again.write()
     assert read[0] == 9
     assert np.array_equal(found.tokens_NW, whole.tokens_NW)
@@ -258,7 +258,7 @@ def test_a_stopped_record_that_has_lost_something_is_not_filled_with_zeros(
     def stop(progress: Any) -> None:
         raise KeyboardInterrupt
 
-    stopped.tell = stop
+    stopped.on_progress = stop
     with pytest.raises(KeyboardInterrupt):
         stopped.write()
     path = tmp_path / "record" / "tokens.f16"
@@ -278,7 +278,7 @@ def test_two_do_not_make_one_record_at_once(tagging: TaskObjective, tokenizer: T
                 recorder(tmp_path / "record", lesson).write()
             refused.append(progress.done)
 
-    first.tell = begin_another
+    first.on_progress = begin_another
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("alembert.train.distill.teacher_cache.ROWS_PER_BLOCK", 3)
         first.write()

@@ -88,8 +88,8 @@ def test_it_learns(place: Path, tmp_path: Path) -> None:
         evaluation=EvaluationSettings(at_start=False),
     )
     losses: list[float] = []
-    around = RunContext(on_progress=lambda progress: losses.append(progress.loss or 0.0))
-    finetune(job(place, "few"), tmp_path / "out", settings, around=around)
+    context = RunContext(on_progress=lambda progress: losses.append(progress.loss or 0.0))
+    finetune(job(place, "few"), tmp_path / "out", settings, context=context)
     assert losses[-1] < 0.5 * losses[0]
 
 

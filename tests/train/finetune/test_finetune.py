@@ -15,7 +15,7 @@ import torch
 import transformers
 
 from alembert import hardware, sample
-from alembert.cli.finetune_tasks import parse_tasks, resolve_task_settings
+from alembert.cli.finetune_tasks import parse_tasks
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import AlreadyDone, BadFile, BadSetting, Interrupted
 from alembert.files.checkpoint import Checkpoint
@@ -35,7 +35,7 @@ from alembert.train.finetune.finetune import (
     finetune,
     inspect_data,
 )
-from alembert.train.finetune.settings import FinetuneSettings
+from alembert.train.finetune.settings import FinetuneSettings, resolve_settings
 from alembert.train.run import RunContext
 from alembert.train.runlog import TrainingProgress
 from alembert.train.settings import BatchSettings, EvaluationSettings, OptimiserSettings, SavingSettings
@@ -89,7 +89,7 @@ def test_it_learns(place: Path, tmp_path: Path) -> None:
     def hear(progress: TrainingProgress) -> None:
         losses.append(progress.loss or 0.0)
 
-    finetune(job, tmp_path / "out", settings, around=RunContext(on_progress=hear))
+    finetune(job, tmp_path / "out", settings, context=RunContext(on_progress=hear))
     assert losses[-1] < 0.3 * losses[0]
 
 
@@ -105,7 +105,7 @@ def test_a_run_keeps_all_its_settings_as_they_were_given(place: Path, tmp_path: 
     job = assignment(place, settings=TagSettings(head="crf", max_length=64))
     finetune(job, tmp_path / "out", SETTINGS)
     kept = tmp_path / "out" / "run" / "settings.toml"
-    settings, tasks = resolve_task_settings(parse_tasks(["tag"]), read_layers(kept, None, {}))
+    settings, tasks = resolve_settings(parse_tasks(["tag"]).kinds, read_layers(kept, None, {}))
     assert (settings, tasks["tag"].of_task) == (SETTINGS, job.tasks["tag"].settings)
 
 
@@ -169,7 +169,7 @@ def test_an_interrupted_run_continues_to_the_same_result(place: Path, tmp_path: 
     whole = finetune(job, tmp_path / "whole", SETTINGS, seeds=seeds)
     steps = whole.results[0].counts["steps"]
     with pytest.raises(Interrupted):
-        finetune(job, tmp_path / "parts", SETTINGS, seeds=seeds, around=RunContext(on_progress=kill_at(steps // 2)))
+        finetune(job, tmp_path / "parts", SETTINGS, seeds=seeds, context=RunContext(on_progress=kill_at(steps // 2)))
     again = finetune(job, tmp_path / "parts", SETTINGS, seeds=seeds)
     assert [each.measures for each in again.results] == [each.measures for each in whole.results]
     one, other = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "parts"))

@@ -129,7 +129,7 @@ def test_the_loss_of_a_step_is_each_tasks_mean_by_its_share_and_weight(place: Pa
     expected = 0.0
     for part in ready.tasks:
         own = [portion for portion in portions if portion.task == part.name]
-        rows = [row for p in own for item in p.batch.indices for row in lesson.lessons[part.name].items[item]]
+        rows = [row for p in own for item in p.batch.indices for row in lesson.objectives[part.name].items[item]]
         target = collate_rows(rows, range(len(rows)))
         outputs = model(target.batch, [part.head], positions_P=target.positions)[part.head]
         total = part.task.loss(model.head(part.head), outputs, target, LossSettings())
@@ -156,7 +156,7 @@ def test_an_interrupted_run_continues_to_the_same_result(
 
     finetune(both(place), tmp_path / "whole", settings)
     with pytest.raises(Interrupted):
-        finetune(both(place), tmp_path / "parts", settings, around=RunContext(on_progress=stop))
+        finetune(both(place), tmp_path / "parts", settings, context=RunContext(on_progress=stop))
     finetune(both(place), tmp_path / "parts", settings)
     one, other = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "parts"))
     assert one == other
@@ -168,7 +168,7 @@ def test_two_processes_reach_the_same_weights(place: Path, tmp_path: Path) -> No
     config.write_text("epochs = 1\n[batch]\ntokens = 512\nmicro_tokens = 128\n[masked_lm]\nweight = 0.1\n")
     data = place / "train.jsonl"
     tasks = ["--task", f"ner:tag={data}", "--task", f"topic:classify={data}", "--config", str(config)]
-    command = ["finetune", *tasks, "--model", str(place / "model"), "--device", "cpu"]
+    command = ["finetune", *tasks, "--model", str(place / "model"), "--set", "run.device=cpu"]
     torchrun = ["-m", "torch.distributed.run", "--nproc-per-node", "2"]
     for name, way in (("one", []), ("two", torchrun)):
         call = [sys.executable, *way, "-m", "alembert", *command, "--out", str(tmp_path / name)]

@@ -59,8 +59,8 @@ def test_the_last_block_is_asked_for_as_many_tokens_as_are_counted(
     seen: list[int] = []
     model.encoder.blocks[-1].inner.register_forward_hook(lambda _, inputs, __: seen.append(len(inputs[0])))
     made.loss(model, micro, {name: 1.0}, None)
-    assert seen == [micro.tokens if reads_all else micro.wanted]
-    assert (micro.wanted is None) == reads_all
+    assert seen == [micro.tokens if reads_all else micro.tokens_read]
+    assert (micro.tokens_read is None) == reads_all
 
 
 @pytest.mark.parametrize(("changes", "portions"), [({"batch_size": 4}, 1), ({"kind": "scores"}, 3)])

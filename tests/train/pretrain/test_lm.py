@@ -108,8 +108,8 @@ def test_the_last_block_is_asked_for_as_many_tokens_as_are_counted(
     seen: list[int] = []
     model.encoder.blocks[-1].inner.register_forward_hook(lambda _, inputs, __: seen.append(len(inputs[0])))
     made.loss(model, micro, counts(micro), None)
-    assert seen == [micro.wanted]
-    assert micro.wanted < micro.tokens
+    assert seen == [micro.tokens_read]
+    assert micro.tokens_read < micro.tokens
 
 
 def test_passes_come_as_often_as_their_weights_say(shards: Shards, tokenizer: Tokenizer) -> None:

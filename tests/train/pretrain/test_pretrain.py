@@ -62,26 +62,26 @@ def _no_measuring(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def around(home: Path) -> RunContext:
+def context(home: Path) -> RunContext:
     return RunContext(cache=home / "cache", workers=1)
 
 
 @pytest.fixture(scope="module")
-def learnt(home: Path, around: RunContext, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, PretrainRunResult]:
+def learnt(home: Path, context: RunContext, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, PretrainRunResult]:
     """A model that has really learnt something, and what the verb said about it."""
     out = tmp_path_factory.mktemp("learnt") / "model"  # not in `home`: workers may come back to this file
     start = PretrainStart(size="tiny", tokenizer=home / "vocab")
-    return out, pretrain([home / "corpus"], out, start, LEARNING, around)
+    return out, pretrain([home / "corpus"], out, start, LEARNING, context)
 
 
 @pytest.fixture
-def run(home: Path, around: RunContext, tmp_path: Path) -> Callable[..., Path]:
+def run(home: Path, context: RunContext, tmp_path: Path) -> Callable[..., Path]:
     """Give a function that runs the verb from scratch with a few changes, and gives the folder."""
 
     def ran(settings: PretrainSettings = BRIEF, name: str = "out", **options: Any) -> Path:
         start = options.pop("start", PretrainStart(size="tiny", tokenizer=home / "vocab"))
         inputs = options.pop("inputs", [home / "corpus"])
-        pretrain(inputs, tmp_path / name, start, settings, replace(around, **options))
+        pretrain(inputs, tmp_path / name, start, settings, replace(context, **options))
         return tmp_path / name
 
     return ran
@@ -392,9 +392,9 @@ def test_a_corpus_that_lacks_something_is_refused(
 
 def test_a_corpus_of_which_nothing_is_left_to_train_on_is_refused(home: Path, poor: Path, tmp_path: Path) -> None:
     start = PretrainStart(size="tiny", tokenizer=home / "vocab")
-    around = RunContext(cache=tmp_path / "cache", workers=1)
+    context = RunContext(cache=tmp_path / "cache", workers=1)
     with pytest.raises(BadSetting, match=r"held out.*lower the `share` of \[evaluation\]"):
-        pretrain([poor / "one"], tmp_path / "out", start, BRIEF, around)
+        pretrain([poor / "one"], tmp_path / "out", start, BRIEF, context)
     assert {path.name for path in tmp_path.iterdir()} <= {"cache"}
 
 

@@ -85,7 +85,7 @@ def detect_file_format(origin: str | Path | BinaryIO) -> str:
     try:
         return sniff_format(source)
     except DamagedFile as damage:
-        raise BadFile(f"The format of {source.name} cannot be told: {damage}.") from None
+        raise BadFile(f"The format of {source.name} cannot be detected: {damage}.") from None
     finally:
         source.close()
 

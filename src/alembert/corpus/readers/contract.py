@@ -66,38 +66,38 @@ class ReadOptions:
     """How to read; the defaults suit files that follow their format."""
 
     encoding: str | None = None
-    """The encoding of the file; recognised when not given."""
+    """Encoding of the files; none: detected."""
     max_record: int = 64 * MEGABYTE
-    """A line, record or document of more bytes than this is set aside without being held in memory."""
+    """Maximum bytes of a line, record or document; longer ones are set aside."""
     id: str | None = None
-    """Field or column (name, or number counted from 1) that holds the document id."""
+    """Field or column (name, or number from 1) of the document id."""
     text: tuple[str, ...] = ()
-    """Fields or columns that hold the text; several are joined by a line break."""
+    """Fields or columns of the text; several are joined by line breaks."""
     title: str | None = None
-    """Field or column that holds the title, which goes before the text."""
+    """Field or column of the title, which is put before the text."""
     label: str | None = None
-    """Field or column that holds the label or labels of the document."""
+    """Field or column of the label or labels."""
     entities: str | None = None
-    """Field that holds the entities of the document (JSON)."""
+    """Field of the entities (JSON)."""
     header: bool | None = None
-    """Whether the first row of a table names its columns; found out when not given."""
+    """Whether the first row of a table names its columns; none: detected."""
     delimiter: str | None = None
-    """Sign between the columns of a table, or its name (comma, semicolon, tab, bar); found out when not given."""
+    """Separator of the columns of a table: a character, or comma, semicolon, tab or bar; none: detected."""
     quotes: bool | None = None
-    """Whether double quotes enclose the cells of a table; found out when not given."""
+    """Whether double quotes enclose cells of a table; none: detected."""
     documents: Literal["file", "blank"] = "file"
-    """Plain text: the whole file is one document, or blank lines separate documents."""
+    """Plain text: file (each file is one document) or blank (blank lines separate documents)."""
     entity_label: str = "entity"
-    """Label of entities in CoNLL files whose tags are bare B, I and O."""
+    """Label of entities in CoNLL files whose tags have no type (B, I and O)."""
     token_labels: bool = False
-    """CoNLL: each token is an entity whose label is its tag; for part of speech."""
+    """CoNLL: treat each token as an entity with its tag as label, as for part of speech."""
     types: tuple[str, ...] = ()
-    """tag: types of entities that files annotate, as "TYPE,TYPE" for all or "FILE=TYPE,TYPE" for a file or a folder;
-    other types are unknown there. Empty: files annotate all types."""
+    """tag: entity types that files annotate, as "TYPE,TYPE" for all files or "FILE=TYPE,TYPE" for a file or folder; other
+    types are treated as unannotated there. Empty: files annotate all types."""
     captions: bool = False
     """JATS: also read the captions of figures and tables."""
     translations: bool = True
-    """MEDLINE and JATS: give abstracts and titles in other languages as documents of their own."""
+    """MEDLINE and JATS: read abstracts and titles in other languages as separate documents."""
 
     def __post_init__(self) -> None:
         if self.max_record < 1:

@@ -75,8 +75,7 @@ def detect_encoding(head: bytes, whole: bool) -> str:
     if good <= 0.05 * broken and _is_western(head):
         return "cp1252"
     raise DamagedFile(
-        "the text is not UTF-8 and cannot be told for certain to be GB18030 or Windows-1252. "
-        f"If you know it, {ENCODING_HINT}"
+        f"the text is not UTF-8 and may be GB18030 or Windows-1252, which is uncertain. If you know it, {ENCODING_HINT}"
     )
 
 

@@ -52,7 +52,7 @@ class AnswerSettings:
     kind: Literal["auto", "span", "label"] = "auto"
     """span (extractive) or label (yes, no, maybe); auto: detected from the training data."""
     script: Literal["auto", "squad", "cmrc"] = "auto"
-    """Whose words are compared in scores: squad (English) or cmrc (Chinese characters); auto: told from the questions."""
+    """Script whose metric is used: squad (English words) or cmrc (Chinese characters); auto: detected from the questions."""
     main: str = "auto"
     """Metric for model selection; auto: f1 for span, accuracy for label."""
     max_length: int = 384
@@ -64,9 +64,9 @@ class AnswerSettings:
     max_answer_length: int = 30
     """Maximum tokens of a predicted answer."""
     n_best: int = 20
-    """Number of best starts and ends of a window that are combined, and of answers that are kept."""
+    """Number of best start and end positions that are combined, and of answers that are kept."""
     null_threshold: float | None = None
-    """Margin by which no answer must score above the best answer; none: tuned on the development data."""
+    """Predict no answer if its score exceeds the best answer's by this margin; none: tuned on the development data."""
 
     def __post_init__(self) -> None:
         check_choices(self, _CHOICES)

@@ -52,7 +52,7 @@ class AnswerSpan:
 
 @dataclass(frozen=True)
 class SpanAnswerPrediction(TaskPrediction[AnswerExample]):
-    """What is said to a question."""
+    """The prediction for a question."""
 
     best: tuple[AnswerSpan, ...]
     """Answers with different texts, the best first."""

@@ -2,7 +2,7 @@
 
 In: files of questions (SQuAD, CMRC, BioASQ, PubMedQA, plain records). Out: the answer at character offsets of the passage
 as it was given, what else it might be, and how much speaks for no answer at all. Whether answers are words or labels,
-and whether a passage may have none, is told from the training data and said; labels are learnt as `classify` learns pairs
+and whether a passage may have none, is detected from the training data and reported; labels are learnt as `classify` learns pairs
 (`label`). Passages of any length are read through windows, in training, evaluation and prediction alike.
 """
 

@@ -30,13 +30,13 @@ class ChooseSettings:
     """Settings of multiple choice."""
 
     max_length: int = 256
-    """Maximum tokens of a window, special tokens included; a longer passage, question or choice needs several."""
+    """Maximum tokens of a window, special tokens included; longer passages need several windows."""
     overlap: int = 32
     """Tokens that neighbouring windows share."""
     pool: Literal["max", "mean"] = "max"
     """Pooling over the windows of a choice."""
     train_windows: int | None = None
-    """Maximum windows of a choice in training, evenly spread; truncated text is reported. none: all."""
+    """Maximum windows per choice in training, evenly spaced; truncated text is reported. none: all."""
 
     def __post_init__(self) -> None:
         check_choices(self, {"pool": ("max", "mean")})

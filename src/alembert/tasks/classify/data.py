@@ -1,6 +1,6 @@
 """Settings and examples of the task `classify`: read from files, and what their right answers are.
 
-A right answer is a label, a tuple of labels or a number. Which of them it is, is told when files are read, together, and
+A right answer is a label, a tuple of labels or a number. Which of them it is, is detected when files are read, together, and
 settled over all training data by `detect_kind`; `convert_label` then reads an answer as the task's kind, or finds that it is none.
 A cell of a table such as `a|b` is several labels if cells are put together from the same parts in different ways.
 """
@@ -54,13 +54,13 @@ class ClassifySettings:
     kind: Literal["auto", "single", "multi", "number"] = "auto"
     """single (one label), multi (any number of labels) or number (regression); auto: detected from the training data."""
     context: Literal["none", "document"] = "none"
-    """document: the sentences of a document are read together, and each is classified with its neighbours in view."""
+    """document: read the sentences of a document together and classify each in context; none: one by one."""
     main: ClassifyMetric = "auto"
     """Metric for model selection; auto: accuracy for one label, micro_f1 for several, spearman for numbers."""
     separator: str = "|"
-    """Sign between the labels of a row of a table, if kind is multi; JSON has lists."""
+    """Separator of several labels in a cell of a table, for kind multi; JSON lines have lists."""
     max_length: int | None = None
-    """Maximum tokens of a window, special tokens included; none: 256, and 512 for documents. Longer texts need several."""
+    """Maximum tokens of a window, special tokens included; none: 256, or 512 with context. Longer texts need several."""
     overlap: int = 32
     """Tokens that neighbouring windows share."""
     pool: Literal["mean", "max"] = "mean"
@@ -68,7 +68,7 @@ class ClassifySettings:
     pooling: Literal["first", "mean", "layers"] = "first"
     """Pooling over tokens: the first token, the mean of all tokens, or their mean over all layers."""
     train_windows: int | None = None
-    """Maximum windows of a text in training, evenly spread; truncated text is reported. none: all."""
+    """Maximum windows per text in training, evenly spaced; truncated text is reported. none: all."""
 
     def __post_init__(self) -> None:
         check_choices(self, _CHOICES)
@@ -105,7 +105,7 @@ def describe_wrong_metric(main: str, kind: str) -> str:
 
 
 _MIN_MULTI_SHARE: Final = 0.01
-"""Share of the rows that have several labels at least, where this is told from them."""
+"""Share of the rows that have several labels at least, where the kind is detected."""
 _SIDES: Final[dict[bool | None, tuple[int, ...]]] = {True: (2,), False: (1,), None: (1, 2)}
 """Whether pairs are classified -> how many texts an example has."""
 

@@ -33,7 +33,7 @@ from alembert.tasks.metrics.calibration import (
 
 @dataclass(frozen=True, kw_only=True)
 class ClassifyAnswer:
-    """What is said of one text, pair or sentence: a label, or labels, or a value."""
+    """The prediction for one text, pair or sentence: a label, or labels, or a value."""
 
     label: str | None = None
     labels: tuple[str, ...] | None = None

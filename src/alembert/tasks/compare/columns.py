@@ -49,21 +49,21 @@ class CompareSettings:
     """Settings of sentence embeddings."""
 
     kind: Literal["auto", "unsupervised", "pairs", "triples", "scores"] = "auto"
-    """unsupervised (texts), pairs (that mean the same), triples (and one that does not), scores; auto: told from data."""
+    """Training data: unsupervised (texts), pairs (paraphrases), triples (with a negative), scores; auto: detected."""
     pooling: Literal["auto", "cls", "cls_layer", "cls_train_layer", "mean"] = "auto"
-    """What a vector is: cls, cls_layer, cls_train_layer or mean; auto: as the model's folder states, else by the kind."""
+    """Pooling: cls, cls_layer, cls_train_layer or mean; auto: as the model's folder states, else by the kind."""
     normalise: bool = False
     """Scale vectors to length 1; with `pooling` auto also if the model's folder states it. Similarities stay the same."""
     temperature: float = 0.05
     """Temperature of the contrastive loss."""
     batch_size: int = 64
-    """Examples of a batch, each contrasted with all others."""
+    """Examples per batch; the others of the batch are the negatives."""
     max_length: int | None = None
     """Maximum tokens of a training text, special tokens included; truncated text is reported. none: 32, and 128 for scores."""
     window: int | None = None
     """Maximum tokens of a window in prediction; the vectors of several windows are averaged. none: the limit of the model."""
     unit: Literal["text", "sentence"] = "text"
-    """unsupervised: learn from each text (line, record) as it is, or from each of its sentences."""
+    """unsupervised: train on whole texts (lines, records), or on their sentences."""
 
     def __post_init__(self) -> None:
         check_choices(self, _CHOICES)

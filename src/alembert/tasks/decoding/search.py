@@ -52,7 +52,7 @@ class DecodeSettings:
     """How text is generated."""
 
     method: DecodingMethod = "greedy"
-    """`greedy` takes the likeliest token, `sample` draws by probability, `beam` looks for the likeliest text."""
+    """Decoding: greedy, sample or beam."""
     max_new_tokens: int = 128
     """Maximum new tokens, within the limit of the model."""
     min_new_tokens: int = 0
@@ -66,15 +66,15 @@ class DecodeSettings:
     beams: int = 4
     """Beam search: number of beams."""
     length_penalty: float = 1.0
-    """Beam search compares log probability / length ** penalty; larger prefers longer texts."""
+    """Beam search: log probabilities are divided by length ** penalty; larger values prefer longer texts."""
     repetition_penalty: float = 1.0
-    """Above 1: tokens that have occurred become less probable, as in CTRL."""
+    """Above 1: tokens that have occurred become less probable (CTRL)."""
     no_repeat_ngram: int | None = None
     """No n-gram of this many tokens may occur twice; none: off."""
     seed: int = 0
-    """Random seed; a sample depends on the seed, its prompt and its number alone."""
+    """Random seed; a sample depends only on the seed, its prompt and its number."""
     count: int = 1
-    """Texts for each prompt: samples, or the best of the beams."""
+    """Texts per prompt: samples, or the best beams."""
 
     def __post_init__(self) -> None:
         if self.method not in get_args(DecodingMethod):

@@ -32,13 +32,13 @@ class GenerateSettings:
     """Settings of text generation."""
 
     kind: Literal["write", "extract"] = "write"
-    """write: new text, word by word. extract: the sentences of the source that say most of the target."""
+    """write: generate new text (abstractive). extract: select sentences of the source (extractive)."""
     max_source_length: int | None = None
-    """Maximum tokens of a source; none: what the model can read beside a target. The rest is truncated."""
+    """Maximum tokens of a source; none: what the model's maximum leaves beside a target. The rest is truncated."""
     max_target_length: int = 64
     """Maximum tokens of a target in training; truncated text is reported."""
     eval_examples: int | None = 200
-    """Development examples that are generated for in each evaluation during training; none: all."""
+    """Development examples to generate for in each evaluation during training; none: all."""
     sentences: int = 3
     """extract: number of sentences to select."""
     decoding: DecodeSettings = field(default_factory=_default_decoding)

@@ -49,15 +49,6 @@ def mae(gold: npt.ArrayLike, guess: npt.ArrayLike) -> float:
     return float(np.mean(np.abs(one - other)))
 
 
-def r2(gold: npt.ArrayLike, guess: npt.ArrayLike) -> float:
-    """Compute the share of the variance that the guesses explain; negative if the mean would have been a better guess."""
-    one, other = _pair(gold, guess)
-    left = float(np.sum((one - other) ** 2))
-    if _constant(one):
-        return float(left == 0)
-    return 1.0 - left / float(np.sum((one - one.mean()) ** 2))
-
-
 def mean_ranks(values: npt.ArrayLike) -> Floats:
     """Rank values from 1; equal values share the mean of their ranks.
 

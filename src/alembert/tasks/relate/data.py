@@ -276,15 +276,15 @@ class RelateSettings:
     """Settings of relation extraction."""
 
     pooling: RelatePooling = "first"
-    """What is classified: the first token, or the concatenated markers before the two entities."""
+    """Representation that is classified: the first token, or the markers of the two entities, concatenated."""
     negative_label: str = "auto"
-    """The label that means no relation; auto: detected from the data, blank: there is none."""
+    """Label for no relation; auto: detected from the data; blank: there is none."""
     max_distance: int | None = 0
-    """Documents: maximum distance of two entities in sentences, 0: in one sentence; none: all that fit into `max_length`."""
+    """Documents: maximum distance of two entities in sentences (0: the same sentence); none: whatever fits `max_length`."""
     directed: bool = True
-    """Documents: a relation from one entity to another is not one back; no: a pair is judged once, in text order."""
+    """Documents: relations have a direction; false: each pair is classified once, in text order."""
     max_length: int = 256
-    """Maximum tokens of a sequence, special tokens included; of longer texts the part around both entities is read."""
+    """Maximum tokens of a sequence, special tokens included; longer texts are cut to the part around both entities."""
     main: RelateMetric = "auto"
     """Metric for model selection: micro_f1 (auto) or macro_f1 of the relations, or accuracy."""
 

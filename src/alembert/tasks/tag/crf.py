@@ -116,12 +116,12 @@ def find_best_path(emissions_PC: ScoreArray, legal: AllowedTransitions) -> npt.N
     wrong = _find_violations(best_P, legal)
     if not len(wrong):
         return best_P
-    around = slice(max(0, wrong[0] - _SEARCH_MARGIN), wrong[-1] + _SEARCH_MARGIN)
+    window = slice(max(0, wrong[0] - _SEARCH_MARGIN), wrong[-1] + _SEARCH_MARGIN)
     anywhere = np.ones_like(legal.start)
-    start = legal.start if around.start == 0 else anywhere
-    end = legal.end if around.stop >= len(best_P) else anywhere
-    best_P[around] = _decode_without_transitions(
-        emissions_PC[around], AllowedTransitions(legal.transitions, start, end)
+    start = legal.start if window.start == 0 else anywhere
+    end = legal.end if window.stop >= len(best_P) else anywhere
+    best_P[window] = _decode_without_transitions(
+        emissions_PC[window], AllowedTransitions(legal.transitions, start, end)
     )
     return _decode_without_transitions(emissions_PC, legal) if len(_find_violations(best_P, legal)) else best_P
 

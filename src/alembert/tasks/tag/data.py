@@ -38,18 +38,18 @@ class TagSettings:
     """Settings of tagging."""
 
     head: TagHead = "softmax"
-    """softmax (one decision for each word), crf (the best tag sequence) or span (nested and overlapping entities)."""
+    """softmax (each word on its own), crf (the best tag sequence) or span (nested and overlapping entities)."""
     scheme: SchemeName = "bio"
     """Tags of softmax and crf: bio (begin, inside, outside) or bioes (end and single as well)."""
     every_token: bool = False
-    """Every token of a CoNLL file is an entity whose label is its tag: part of speech."""
+    """Tag every token with the tag of the CoNLL file, as for part of speech."""
     max_length: int = 256
     """Maximum tokens of a window, special tokens included; longer documents are read in several windows."""
     overlap: int | None = None
     """Tokens that neighbouring windows share, so that every word has context on both sides; none: a quarter."""
     partial: Literal["auto", "off"] = "auto"
-    """auto: a type that never occurs in a training file of 100 documents or more, and is frequent in others, counts as
-    unknown there; off: it counts as absent. What `types` under [read] says comes first."""
+    """Partial annotation. auto: a type that is frequent in some training files and never occurs in another of 100 documents
+    or more is treated as unannotated there; off: as absent. `types` under [read] has precedence."""
     case: bool = False
     """Read letter case and shape of words beside their pieces, for models with an uncased vocabulary too."""
     lexicons: tuple[str, ...] = ()
@@ -276,7 +276,7 @@ def _notes(examples: Sequence[TagExample], scores: spans.SpanScores) -> Iterator
         yield (
             f"The tagger finds no entity at all, and {scores.strict.support:,} are annotated: it calls every word outside, as "
             "after too short a training. Train longer or at a higher rate (--epochs, --learning-rate), and look at the training "
-            "files with `alembert finetune --check`."
+            "files with `alembert finetune` without --out."
         )
     narrowed = [example.types for example in examples if example.types is not None]
     if narrowed:

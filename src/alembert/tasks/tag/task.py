@@ -132,7 +132,7 @@ class TagTask(Task[TagExample, TagPrediction]):
         if not counts:
             raise BadFile(
                 f"None of the {len(examples):,} training examples has an entity, so there is nothing to learn. "
-                "Check that the file is annotated, and that its format was recognised (alembert finetune --check)."
+                "Check that the file is annotated, and that its format was recognised (`alembert finetune` without --out)."
             )
         types = tuple(sorted(counts))
         partial = any(each.unknown or (each.types is not None and each.types < counts.keys()) for each in examples)

@@ -129,7 +129,7 @@ def augment(
     settings: AugmentSettings | None = None,
     *,
     lexicons: Sequence[Lexicon] = (),
-    tell: Callable[[Progress], None] = lambda _: None,
+    on_progress: Callable[[Progress], None] = lambda _: None,
 ) -> AugmentResult:
     """Make copies of examples; the model at hand gives the candidates, where its weights are.
 
@@ -148,12 +148,12 @@ def augment(
         )
     source = CandidateFinder(checkpoint, tokenizer, counted, settings.candidates)
     maker = _CopyMaker(rewriter, settings, names)
-    tell(Progress("augmenting", 0, len(examples)))
+    on_progress(Progress("augmenting", 0, len(examples)))
     for start in range(0, len(examples), _EXAMPLES_PER_BATCH):
         part = slice(start, start + _EXAMPLES_PER_BATCH)
         for number, prepared in enumerate(_find_slots(rewriter, source, examples[part], words[part]), start=start):
             maker.make(number, prepared)
-        tell(Progress("augmenting", min(start + _EXAMPLES_PER_BATCH, len(examples)), len(examples)))
+        on_progress(Progress("augmenting", min(start + _EXAMPLES_PER_BATCH, len(examples)), len(examples)))
     all_notes = (source.note, *notes, *(names.notes if names else ()))
     return AugmentResult(tuple(maker.made), tuple(maker.origins), dict(maker.counts), all_notes)
 

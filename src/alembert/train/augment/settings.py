@@ -1,4 +1,4 @@
-"""What `augment` can be told; apart from the verb, so that settings are checked before torch is loaded."""
+"""Settings of `augment`, apart from the verb, so that settings are checked before torch is loaded."""
 
 from __future__ import annotations
 

@@ -80,8 +80,8 @@ class NearestWords:
         self._count = count
         self._found: dict[str, tuple[str, ...]] = {}
         pieces = self._tokenizer.vocabulary
-        self._says = torch.tensor([any(map(str.isalnum, piece)) for piece in pieces])
-        self._mean_E = self._embedding_VE[: len(pieces)][self._says].mean(0)
+        self._has_letters = torch.tensor([any(map(str.isalnum, piece)) for piece in pieces])
+        self._mean_E = self._embedding_VE[: len(pieces)][self._has_letters].mean(0)
         self._vectors: dict[int, tuple[list[str], Tensor]] = {}
 
     def of(self, word: str) -> tuple[str, ...]:
@@ -123,8 +123,8 @@ class NearestWords:
 
     def _rows(self, ids: Sequence[tuple[int, ...]]) -> Tensor:
         """Return the direction of each word; hyphens and the like have no part in it."""
-        said = [[number for number in pieces if self._says[number]] or pieces for pieces in ids]
-        flat = torch.tensor([number for pieces in said for number in pieces])
-        starts = torch.tensor([0, *map(len, said[:-1])]).cumsum(0)
+        words = [[number for number in pieces if self._has_letters[number]] or pieces for pieces in ids]
+        flat = torch.tensor([number for pieces in words for number in pieces])
+        starts = torch.tensor([0, *map(len, words[:-1])]).cumsum(0)
         means_WE = functional.embedding_bag(flat, self._embedding_VE, starts, mode="mean")
         return functional.normalize(means_WE - self._mean_E)

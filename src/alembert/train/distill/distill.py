@@ -50,13 +50,13 @@ STUDENT_SAMPLE_ROWS: Final = 256
 
 
 def sample_sentences(
-    inputs: Sequence[Path], most: int, seed: int, tell: Callable[[Progress], None] = lambda _: None
+    inputs: Sequence[Path], most: int, seed: int, on_progress: Callable[[Progress], None] = lambda _: None
 ) -> list[str]:
     """Draw sentences with letters, each once, in the order in which they stand there."""
     rng = make_rng(seed, "texts")
     drawn: dict[int, tuple[int, str]] = {}
     seen: set[str] = set()
-    for sample in replace(TextSampleReader.open(inputs), tell=tell):
+    for sample in replace(TextSampleReader.open(inputs), on_progress=on_progress):
         for start, end in split_sentences(sample.text):
             sentence = " ".join(sample.text[start:end].split())
             if sentence in seen or not any(map(str.isalpha, sentence)):
@@ -76,17 +76,17 @@ def distill(
     settings: DistillSettings,
     *,
     seeds: int = 1,
-    around: RunContext | None = None,
+    context: RunContext | None = None,
 ) -> FinetuneRunResult:
     """Distil a teacher into a student, or go on with a run that was stopped."""
     check_seeds(seeds)
     texts = tuple(expand_inputs(job.texts)) if job.texts else ()
     job = replace(job, teacher=str(model_folder(job.teacher)), texts=texts)
-    with join_processes(around) as (context, processes):
+    with join_processes(context) as (own_context, processes):
         if job.texts:
-            context.log("Plain text has no gold labels, so the loss `labels` is left out.")
+            own_context.log("Plain text has no gold labels, so the loss `labels` is left out.")
             settings = settings.without_right_answers()
-        return _DistillRun(job, Path(out), settings, seeds, context, processes).run()
+        return _DistillRun(job, Path(out), settings, seeds, own_context, processes).run()
 
 
 @dataclass
@@ -195,7 +195,7 @@ class _DistillRun:
         source = teacher if self.job.words is None else open_checkpoint(self.job.words)
         settings = self.settings.augment
         settings = replace(settings, seed=stable_hash(self.settings.seed, "augment", settings.seed))
-        augmented = augment(source, task, examples, settings, tell=self.context.on_reading)
+        augmented = augment(source, task, examples, settings, on_progress=self.context.on_reading)
         for note in augmented.notes:
             self.context.log(note)
         return augmented.examples

@@ -55,12 +55,12 @@ def distill_general(
     out: str | Path,
     *,
     settings: GeneralDistillSettings,
-    around: RunContext | None = None,
+    context: RunContext | None = None,
 ) -> GeneralDistillRunResult:
     """Teach a student on plain text, or go on with a run that was stopped."""
     files = expand_inputs(inputs)
-    with join_processes(around) as (context, processes):
-        return _GeneralDistillRun(teacher, student, files, Path(out), settings, context, processes).run()
+    with join_processes(context) as (own_context, processes):
+        return _GeneralDistillRun(teacher, student, files, Path(out), settings, own_context, processes).run()
 
 
 @dataclass
@@ -98,7 +98,7 @@ class _GeneralDistillRun:
         context, cache = self.context, self.context.cache_for(self.out)
         corpus = open_corpus(self.files, context, cache)
         shards = open_or_build_shards(
-            corpus, teacher.require_tokenizer(), cache, workers=context.workers, tell=context.on_reading
+            corpus, teacher.require_tokenizer(), cache, workers=context.workers, on_progress=context.on_reading
         )
         check_split(shards, self.settings.evaluation.share)
         return shards

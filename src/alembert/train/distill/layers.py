@@ -252,7 +252,7 @@ class HiddenLoss(StateLoss):
 
 
 class ContrastiveLoss(LayerLoss):
-    """How hard it is to tell the teacher's mean state of a text from those of others computed with it."""
+    """Contrastive loss between a text's mean state and the teacher's mean states of the batch."""
 
     name = "contrastive"
 

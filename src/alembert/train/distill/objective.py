@@ -113,7 +113,7 @@ class TaskDistillObjective:
     def collate(self, portion: ExampleBatchPlan) -> MicroBatch:
         micro = self.task_objective.collate(portion)
         outputs = self._cached_outputs(portion, micro)
-        micro = micro if self.layer_losses.layer_recorder() is None else replace(micro, wanted=None)
+        micro = micro if self.layer_losses.layer_recorder() is None else replace(micro, tokens_read=None)
         return add_teacher_target(micro, self._counts(micro), outputs)
 
     def _cached_outputs(self, portion: ExampleBatchPlan, micro: MicroBatch) -> TeacherOutputs | None:
@@ -180,7 +180,7 @@ class TaskDistillObjective:
         for portion in dev.feed.epoch_batches(0):
             if sum(micro.tokens for micro in batches) >= EVAL_TOKENS:
                 break
-            micro = replace(dev.collate(portion), wanted=None)
+            micro = replace(dev.collate(portion), tokens_read=None)
             counts = self.layer_losses.counts(micro.batch)
             batches.append(add_teacher_target(micro, counts, self._ask_teacher(theirs.collate(portion))))
         return batches

@@ -46,20 +46,20 @@ class LayerLossWeights:
     relations: float = 0.0
     """Query, key and value relations of one layer (MiniLM); for any hidden size and number of heads."""
     contrastive: float = 0.0
-    """Contrastive loss on the mean hidden state of a text against the teacher's states of the same batch."""
+    """Contrastive loss between the mean hidden states of student and teacher over the texts of a batch."""
     layer_map: Literal["uniform", "last", "given"] = "uniform"
-    """Which of the teacher's layers the student's layers learn from: uniform, the last ones, or those of `layers`."""
+    """Teacher layers that the student's layers are matched with: uniform, last, or given (those of `layers`)."""
     layers: tuple[int, ...] = ()
-    """For `given`: the teacher's layer, from 1, for each of the student's, in ascending order."""
+    """For given: one teacher layer, from 1, for each of the student's layers, in ascending order."""
     projection: Literal["auto", "each", "shared"] = "auto"
-    """Matrices to the teacher's width: one for each layer, or one for all (the first TinyBERT); auto: one each where the
-    widths differ, and none where they are equal."""
+    """Projections to the teacher's hidden size: each (one per layer) or shared (one for all, as in the first TinyBERT);
+    auto: each if the hidden sizes differ, else none."""
     fitted: bool = True
     """Initialise projections by least squares on the first texts; false: at random (TinyBERT)."""
     relation_heads: int = 12
     """Number of relation heads of `relations`; divides both hidden sizes."""
     relation_layer: int | None = None
-    """The teacher's layer, from 1, whose relations the student's last layer learns; none: the last."""
+    """Teacher layer, from 1, whose relations the student's last layer is matched with; none: the last."""
     temperature: float = 0.05
     """Temperature of `contrastive`."""
 
@@ -107,11 +107,17 @@ class StageSettings(EpochSettings):
     """One stage of distillation for a task."""
 
     skip: bool = False
-    """Skip this stage."""
+    """Skip this stage; epochs = 0 does the same."""
     losses: StageLossWeights = field(default_factory=lambda: StageLossWeights(prediction=1.0))
     """Weights of the losses."""
     imitation: DistillLossSettings = field(default_factory=DistillLossSettings)
     """How the teacher's predictions are distilled."""
+
+    def __post_init__(self) -> None:
+        if self.epochs == 0:
+            object.__setattr__(self, "skip", True)
+            object.__setattr__(self, "epochs", type(self).epochs)
+        super().__post_init__()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,9 +125,9 @@ class TeacherCacheSettings:
     """Cache of the teacher's outputs on disk."""
 
     use: Literal["auto", "never"] = "auto"
-    """auto: the teacher reads each text once, if its outputs fit into `gigabytes`; never: it reads it in every epoch."""
+    """auto: compute the teacher's outputs once, if they fit into `gigabytes`; never: compute them in every epoch."""
     gigabytes: float = 20.0
-    """Maximum size of the cache; never more than half of the free disk."""
+    """Maximum size of the cache, at most half of the free disk space."""
 
     def __post_init__(self) -> None:
         if self.use not in ("auto", "never") or not self.gigabytes > 0:

@@ -293,7 +293,7 @@ class TaskDistillation:
         if request.has_layers:
             raise BadSetting(
                 "The student reads other pieces than its teacher, so what happens inside cannot be compared, only answers can. "
-                "Use --intermediate-epochs 0, and in the prediction stage the losses prediction and labels."
+                "Use --set intermediate.epochs=0, and in the prediction stage the losses prediction and labels."
             )
         ours = [row for item in task_objective.items for row in item]
         if count_answers(ours, teacher, request) != count_answers(self._teacher_rows, teacher, request):

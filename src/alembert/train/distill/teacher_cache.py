@@ -1,4 +1,4 @@
-"""What a teacher said about every row of a run, kept on the disk: it reads each text once, for all passes and students.
+"""A teacher's outputs for every row of a run, kept on the disk: it reads each text once, for all passes and students.
 
     record.json     what it was made from, and how many rows are done
     tokens.f16      a line of half-precision numbers for each token of each row, row after row
@@ -37,7 +37,7 @@ from alembert.train.distill.teacher import Teacher, TeacherOutputs, TeacherReque
 FORMAT: Final = 1
 INDEX_FILE: Final = "record.json"
 ROWS_PER_BLOCK: Final = 256
-"""Rows after which what was said is safe."""
+"""Rows after which the outputs are synchronised with the disk."""
 HalfArray = npt.NDArray[np.float16]
 
 
@@ -61,7 +61,7 @@ class RowOffsets:
 
 @dataclass(frozen=True, eq=False)
 class TeacherCache:
-    """What was said about rows."""
+    """Outputs for some rows."""
 
     request: TeacherRequest
     teacher: Teacher
@@ -119,7 +119,7 @@ class TeacherCacheWriter:
     rows: Sequence[Row]
     teacher: Teacher
     request: TeacherRequest
-    tell: Callable[[Progress], None] = lambda _: None
+    on_progress: Callable[[Progress], None] = lambda _: None
 
     @property
     def is_done(self) -> bool:
@@ -177,7 +177,7 @@ class TeacherCacheWriter:
         return done, columns
 
     def _check(self, done: int, columns: int) -> None:
-        """Refuse files that are shorter than what is said to be done; a stopped run may have left more."""
+        """Refuse files that are shorter than they should be; a stopped run may have left more."""
         for (path, (_, width)), lines in zip(self._shapes(columns).items(), (self._tokens, self._answers), strict=True):
             expected = 2 * width * int(lines.starts[done])
             size = path.stat().st_size if path.exists() else 0
@@ -186,7 +186,7 @@ class TeacherCacheWriter:
 
     def _unreadable(self, why: str) -> str:
         return (
-            f"What the teacher said cannot be read from {self.folder}: {why}. Delete that folder; the same command asks the "
+            f"The teacher's outputs cannot be read from {self.folder}: {why}. Delete that folder; the same command asks the "
             "teacher again."
         )
 
@@ -194,21 +194,21 @@ class TeacherCacheWriter:
         counts = {"rows": len(self.rows), "done": done, "columns": columns or 0}
         facts = {"format": FORMAT, **counts, "wanted": asdict(self.request)}
         artifact.atomic_write(self.folder / INDEX_FILE, (json.dumps(facts, indent=2) + "\n").encode())
-        self.tell(Progress("asking the teacher", done, len(self.rows)))
+        self.on_progress(Progress("asking the teacher", done, len(self.rows)))
 
     def _append(self, numbers: range, columns: int | None) -> int:
-        """Let the teacher read a block of rows, and add what it says to the files; give how wide its answers are."""
+        """Let the teacher read a block of rows, and append its outputs to the files; return the width of its predictions."""
         first, last = self._tokens.of_row(numbers[0]), self._tokens.of_row(numbers[-1])
         tokens = np.empty((last.stop - first.start, self.request.width(self.teacher.config)), np.float16)
         answers: dict[int, HalfArray] = {}
-        for chosen, target, said in self._read(numbers):
-            states = said.tokens_NW.cpu().numpy()
+        for chosen, target, outputs in self._read(numbers):
+            states = outputs.tokens_NW.cpu().numpy()
             for number, start in zip(chosen, target.batch.starts_B.tolist(), strict=True):
                 lines = self._tokens.of_row(number)
                 tokens[lines.start - first.start : lines.stop - first.start] = states[
                     start : start + self.rows[number].length
                 ]
-            answers |= zip(chosen, self._by_row(chosen, said), strict=True)
+            answers |= zip(chosen, self._by_row(chosen, outputs), strict=True)
         blocks = [answers[number] for number in numbers]
         columns = blocks[0].shape[1] if columns is None else columns
         done = {path: shape[1] for path, shape in self._shapes(columns).items()}
@@ -217,12 +217,12 @@ class TeacherCacheWriter:
             _write_block(path, 2 * width * start, block)
         return columns
 
-    def _by_row(self, numbers: Sequence[int], said: TeacherOutputs) -> list[HalfArray]:
-        if said.answers_PC is None:
+    def _by_row(self, numbers: Sequence[int], outputs: TeacherOutputs) -> list[HalfArray]:
+        if outputs.answers_PC is None:
             return [np.empty((0, 0), np.float16)] * len(numbers)
         lines = [self._answers.of_row(number) for number in numbers]
         ends = np.cumsum([line.stop - line.start for line in lines])
-        return np.split(said.answers_PC.cpu().numpy(), ends[:-1])
+        return np.split(outputs.answers_PC.cpu().numpy(), ends[:-1])
 
     def _read(self, numbers: range) -> Iterator[tuple[list[int], TaskBatch, TeacherOutputs]]:
         device = next(self.teacher.model.parameters()).device

@@ -1,7 +1,7 @@
 """The data of a fine-tuning run: read, divided, freed of overlaps, understood by the tasks and encoded.
 
 In: for each task, files of training and development examples, or one set of files to be divided. Out: `PreparedData`, with a
-part for each task. What was decided on the way is said in sentences: it is what people doubt later.
+part for each task. Decisions made on the way are reported in sentences.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ class DataFiles:
 
     def __post_init__(self) -> None:
         if bool(self.train) == bool(self.unsplit):
-            raise BadSetting("Give either training files (--train), or files to be divided (--data), not both.")
+            raise BadSetting("Give either training files, or files to be split, not both.")
         if self.unsplit and self.dev:
-            raise BadSetting("--data is divided into training and development parts; leave --dev out.")
+            raise BadSetting("The training files are split, which makes development data: leave --dev out.")
         self.parts, self.warm_up_files  # noqa: B018 (refuses what is not there)
 
     @cached_property

@@ -84,21 +84,21 @@ def search_settings(
 ) -> tuple[FinetuneSettings, Path]:
     """Find the best settings; give them and the folder of their run."""
     trials: list[tuple[FinetuneSettings, Path, SeedResult]] = []
-    for wanted in _candidate_settings(settings, trials):
-        if trials and not _fits_budget(wanted, trials, seconds):
+    for candidate in _candidate_settings(settings, trials):
+        if trials and not _fits_budget(candidate, trials, seconds):
             continue
-        place = folder / str(len(trials) + 1)
-        result = run(wanted, place).run()
-        trials.append((wanted, place, result))
+        trial_folder = folder / str(len(trials) + 1)
+        result = run(candidate, trial_folder).run()
+        trials.append((candidate, trial_folder, result))
         say(
-            f"try {len(trials)}: rate {wanted.optimiser.learning_rate:g}, {wanted.epochs:g} epochs: "
+            f"try {len(trials)}: rate {candidate.optimiser.learning_rate:g}, {candidate.epochs:g} epochs: "
             f"{result.main} {result.value:.4f} on the development data"
         )
         _delete_weights(trials)
-    best, place, _ = _best_trial(trials)
+    best, trial_folder, _ = _best_trial(trials)
     table = [asdict(_summarise_trial(tried, result)) for tried, _, result in trials]
     atomic_write(folder / TRIALS_FILE, (json.dumps(table, indent=2) + "\n").encode())
-    return best, place
+    return best, trial_folder
 
 
 def _candidate_settings(
@@ -122,19 +122,19 @@ def _best_trial(
 
 
 def _fits_budget(
-    wanted: FinetuneSettings, trials: Sequence[tuple[FinetuneSettings, Path, SeedResult]], seconds: float
+    candidate: FinetuneSettings, trials: Sequence[tuple[FinetuneSettings, Path, SeedResult]], seconds: float
 ) -> bool:
     spent = sum(result.counts["seconds"] for _, _, result in trials)
     epochs = sum(tried.epochs for tried, _, _ in trials)
-    return spent + spent / epochs * wanted.epochs <= seconds
+    return spent + spent / epochs * candidate.epochs <= seconds
 
 
 def _delete_weights(trials: Sequence[tuple[FinetuneSettings, Path, SeedResult]]) -> None:
     """Keep the weights of the best try alone; the others keep their log and scores."""
     _, kept, _ = _best_trial(trials)
-    for _, place, _ in trials:
-        if place != kept:
-            for path in place.glob(WEIGHTS_PATTERN):
+    for _, trial_folder, _ in trials:
+        if trial_folder != kept:
+            for path in trial_folder.glob(WEIGHTS_PATTERN):
                 path.unlink()
 
 
@@ -184,7 +184,7 @@ class FinetuneRunResult:
     """What a run has done, and how well the result does on the development data."""
 
     reports: Mapping[str, DataReport]
-    """What was said about the data of each task."""
+    """The report on the data of each task."""
     results: tuple[SeedResult, ...]
     """One for each seed."""
     best: int
@@ -192,7 +192,7 @@ class FinetuneRunResult:
 
     @property
     def report(self) -> DataReport:
-        """What was said about the data of the task, or of the first of several."""
+        """The report on the data of the task, or of the first of several."""
         return next(iter(self.reports.values()))
 
     @property
@@ -221,12 +221,12 @@ def finetune(
     *,
     seeds: int = 1,
     tune: float | None = None,
-    around: RunContext | None = None,
+    context: RunContext | None = None,
 ) -> FinetuneRunResult:
     """Fine-tune a model, or continue a run that was stopped; `tune` are seconds to search rates and epochs."""
     check_seeds(seeds)
-    with join_processes(around) as (heard, processes):
-        return _FinetuneRun(job, Path(out), settings, seeds, tune, heard, processes).run()
+    with join_processes(context) as (own_context, processes):
+        return _FinetuneRun(job, Path(out), settings, seeds, tune, own_context, processes).run()
 
 
 def inspect_data(job: FinetuneJob, settings: FinetuneSettings) -> dict[str, DataReport]:
@@ -243,22 +243,22 @@ class _FinetuneRun:
     settings: FinetuneSettings
     seeds: int
     tune: float | None
-    around: RunContext
+    context: RunContext
     processes: Processes
 
     def run(self) -> FinetuneRunResult:
-        place = OutputFolder(self.out, self._plan(), self.processes, self.around.overwrite)
-        place.check()
+        output = OutputFolder(self.out, self._plan(), self.processes, self.context.overwrite)
+        output.check()
         checkpoint = _open_checkpoint(self.job.model)
         prepared = self.processes.agree(
-            lambda: prepare_warm_up(_prepare_data(self.job, self.settings, checkpoint), self.settings, self.around.log)
+            lambda: prepare_warm_up(_prepare_data(self.job, self.settings, checkpoint), self.settings, self.context.log)
         )
         reports = build_reports(prepared)
         for report in reports.values():
-            self.around.print_table(format_data_report(report))
+            self.context.print_table(format_data_report(report))
         start = partial(self._one_seed, prepared, reports)
-        start(self.settings, place.partial_folder).check()  # before anything is written: settings may be refused
-        with place.open() as draft:
+        start(self.settings, output.partial_folder).check()  # before anything is written: settings may be refused
+        with output.open() as draft:
             settings = self._tuned(start, draft)
             results = tuple(
                 start(replace(settings, seed=settings.seed + number), self._folder(draft, number)).run()
@@ -273,7 +273,7 @@ class _FinetuneRun:
         """Search settings, if it was asked for; the run of the best is that of the first seed."""
         if self.tune is None:
             return self.settings
-        settings, best = search_settings(self.settings, self.tune, draft.path / TUNING_FOLDER, start, self.around.log)
+        settings, best = search_settings(self.settings, self.tune, draft.path / TUNING_FOLDER, start, self.context.log)
         self.processes.on_first(lambda: _copy_folder(best, self._folder(draft, 0)))
         return settings
 
@@ -319,7 +319,7 @@ class _FinetuneRun:
             learner,
             settings,
             partial(build_objective, prepared, settings),
-            self.around,
+            self.context,
             self.processes,
             card_facts={**(masked if settings.masked_lm.weight else {}), **_describe_warm_up(prepared, settings)},
             toml=format_finetune_toml(given, tables),
@@ -334,7 +334,7 @@ class _FinetuneRun:
             return None
         if settings.warm_up.shared:
             folder, settings = locate_artifact(self.out).partial, self.settings
-        return WarmUpStage(warm_up, settings, folder / WARM_UP_FOLDER, self.around, self.processes).train
+        return WarmUpStage(warm_up, settings, folder / WARM_UP_FOLDER, self.context, self.processes).train
 
 
 def _describe_warm_up(prepared: PreparedData, settings: FinetuneSettings) -> dict[str, str]:
@@ -388,6 +388,6 @@ def _copy_folder(source: Path, target: Path) -> None:
     """Make the best seed the result; a kill in between is mended by doing it again."""
     for path in sorted(source.rglob("*")):
         if path.is_file():
-            place = target / path.relative_to(source)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, place)
+            copy = target / path.relative_to(source)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, copy)

@@ -1,8 +1,8 @@
-"""The lesson of fine-tuning: labelled examples of any task in, the loss of its head out.
+"""The objective of fine-tuning: labelled examples of any task in, the loss of its head out.
 
-The lesson of several tasks on one encoder: each micro-batch is of one of them, and each has a head of its own.
+The objective of several tasks on one encoder: each micro-batch is of one of them, and each has a head of its own.
 
-In: a lesson for each task. Out: their portions in turn, their losses, and one verdict. The loss of a step is the mean of
+In: an objective for each task. Out: their portions in turn, their losses, and one evaluation. The loss of a step is the mean of
 each task's loss in it, weighted by the share of the step's micro-batches that the task has, and by its own weight: so
 the turns decide how much a task counts, whatever the number of micro-batches in a step. (A plain sum of the means would
 move the model twice as far in a step that happens to hold two tasks.) The model is chosen by the mean of the tasks' main
@@ -66,7 +66,7 @@ class TaskObjective:
         head: str | None = None,
         regularise: RegulariseSettings | None = None,
     ) -> None:
-        """Prepare the lesson; `name` is what its loss is called, if not as the task, `head` the head, if not as its kind."""
+        """Prepare the objective; `name` is what its loss is called, if not as the task, `head` the head, if not as its kind."""
         self.task = task
         self.name = name or task.name
         self.dev = dev
@@ -97,7 +97,7 @@ class TaskObjective:
         count = len(rows) if self.task.loss_unit == "rows" else examples
         target = collate_rows([row for _, row in rows], [number for number, _ in rows], count)
         micro = MicroBatch(batch=target.batch, attention=self.task.attention_pattern or "", targets={self.name: target})
-        return micro.wanting(find_required_tokens([self.spec], target.batch, positions_P=target.positions))
+        return micro.with_tokens_read(find_required_tokens([self.spec], target.batch, positions_P=target.positions))
 
     def loss(
         self, model: Model, micro: MicroBatch, totals: Mapping[str, float], noise: DropoutSeed | None
@@ -164,12 +164,12 @@ class MultiTaskObjective:
     """Learn several tasks in turn."""
 
     def __init__(
-        self, lessons: Sequence[TaskObjective], settings: FinetuneSettings, weights: Mapping[str, float]
+        self, objectives: Sequence[TaskObjective], settings: FinetuneSettings, weights: Mapping[str, float]
     ) -> None:
-        self.lessons = {lesson.name: lesson for lesson in lessons}
+        self.objectives = {objective.name: objective for objective in objectives}
         self.weights = weights
         self.feed = MultiTaskSampler(
-            {name: lesson.feed for name, lesson in self.lessons.items()},
+            {name: objective.feed for name, objective in self.objectives.items()},
             seed=settings.seed,
             temperature=settings.multitask.sharpness,
         )
@@ -178,22 +178,24 @@ class MultiTaskObjective:
         return self.feed.take(cursor, count)
 
     def collate(self, portion: MultiTaskBatchPlan) -> MicroBatch:
-        micro = self.lessons[portion.task].collate(portion.batch)
+        micro = self.objectives[portion.task].collate(portion.batch)
         return replace(micro, weight=self.weights[portion.task] * portion.share)
 
     def loss(
         self, model: Model, micro: MicroBatch, totals: Mapping[str, float], noise: DropoutSeed | None
     ) -> tuple[Tensor, dict[str, float]]:
-        owner = next(name for name in micro.targets if name in self.lessons)
-        loss, sums = self.lessons[owner].loss(model, micro, totals, noise)
+        owner = next(name for name in micro.targets if name in self.objectives)
+        loss, sums = self.objectives[owner].loss(model, micro, totals, noise)
         return micro.weight * loss, sums
 
     def evaluate(self, model: Model, part: int = 0, parts: int = 1) -> dict[str, Any]:
         """Predict a part of the development examples of each task."""
-        return {name: lesson.evaluate(model, part, parts) for name, lesson in self.lessons.items()}
+        return {name: objective.evaluate(model, part, parts) for name, objective in self.objectives.items()}
 
     def summarise(self, found: Sequence[Mapping[str, Any]]) -> EvalResult:
-        each = {name: lesson.summarise([part[name] for part in found]) for name, lesson in self.lessons.items()}
+        each = {
+            name: objective.summarise([part[name] for part in found]) for name, objective in self.objectives.items()
+        }
         scores = {name: verdict.scores[DEV] for name, verdict in each.items()}
         return EvalResult(scores, fmean(verdict.loss for verdict in each.values()))
 

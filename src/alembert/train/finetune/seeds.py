@@ -113,7 +113,7 @@ def without_training_heads(trained: Checkpoint, prepared: PreparedData) -> Check
 
 
 def build_objective(prepared: PreparedData, settings: FinetuneSettings) -> Objective:
-    """Put together what the model learns: a task, or several in turn, with masked LM beside them if wanted."""
+    """Build the objective: a task, or several in turn, with masked LM beside them if its weight is not 0."""
     objectives = [
         TaskObjective(
             part.task,

@@ -1,16 +1,16 @@
-"""What `finetune` can be told, whatever the task; each task has settings of its own beside these.
+"""Settings of `finetune` for all tasks; each task has settings of its own beside these.
 
 `EpochSettings` are what distillation for a task shares with it.
 
 How several tasks share a run, and how masked LM goes along with any task.
 
-What R-Drop and adversarial training can be told; apart from them, so that settings are checked before torch is
+Settings of R-Drop and adversarial training, apart from them, so that settings are checked before torch is
 loaded.
 
 All settings of a fine-tuning run: put together from layers, and written as one file.
 
 A layer is a table of plain values, as a TOML file or the arguments of a call give it; later layers win. The file is what
-`finetune --show-config` prints, a run keeps, and `--config` takes.
+`finetune --set help` prints, a run keeps, and `--config` takes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class MultiTaskSettings:
     """How several tasks share a run; without effect for one task."""
 
     mixing: Literal["size", "temperature"] = "size"
-    """size: every example of every task once in an epoch. temperature: tasks are sampled by size ^ (1 / temperature)."""
+    """size: every example of every task once per epoch. temperature: tasks are sampled by size ^ (1 / temperature)."""
     temperature: float = 2.0
     """Sampling temperature: 1 samples by size; higher values sample the tasks more equally."""
 
@@ -57,7 +57,7 @@ class MaskedLMSettings:
     """Masked LM as an auxiliary objective on the texts of the task."""
 
     weight: float = 0.0
-    """Weight of its mean loss (such as 0.1); 0: off."""
+    """Weight of the masked LM loss (such as 0.1); 0: off."""
     rate: float = 0.15
     """Masking rate."""
 
@@ -97,9 +97,9 @@ class AdversarialSettings:
     """Adversarial training on perturbed token embeddings. Norms are those of a whole document."""
 
     method: AdversarialMethod = "none"
-    """fgm: one step (Miyato et al. 2017; a step of training takes about 2.3 times as long). pgd: several small steps
-    (Madry et al. 2018; three take about 4 times as long). freelb: learn at every one of them (Zhu et al. 2020; three
-    take about 4 times as long, and three times the memory). none: off."""
+    """fgm: one ascent step (Miyato et al. 2017; a training step takes about 2.3 times as long). pgd: several small ascent
+    steps (Madry et al. 2018; three take about 4 times as long). freelb: gradients of every ascent step are used (Zhu et
+    al. 2020; three take about 4 times as long, and three times the memory). none: off."""
     size: float | None = None
     """Maximum norm of the perturbation; none: 1 for fgm and pgd, 0.3 for freelb."""
     steps: int | None = None
@@ -107,7 +107,7 @@ class AdversarialSettings:
     step_size: float | None = None
     """Step size of pgd and freelb; none: 0.3 for pgd, 0.1 for freelb."""
     weight: float = 1.0
-    """Weight of the adversarial loss beside the plain one, with fgm and pgd; freelb has no plain loss."""
+    """Weight of the adversarial loss relative to the clean loss, for fgm and pgd; freelb has no clean loss."""
 
     def __post_init__(self) -> None:
         methods = get_args(AdversarialMethod)
@@ -141,8 +141,8 @@ class RegulariseSettings:
     """Regularisation: R-Drop and adversarial training."""
 
     r_drop: float = 0.0
-    """Weight of the distance between the answers under two dropout masks (Liang et al. 2021: 0.5 to 5); 0: off.
-    A step of training takes twice as long."""
+    """R-Drop: weight of the divergence between predictions under two dropout masks (Liang et al. 2021: 0.5 to 5); 0: off.
+    A training step takes twice as long."""
     adversarial: AdversarialSettings = field(default_factory=AdversarialSettings)
     """Adversarial training."""
 

@@ -108,7 +108,7 @@ def prepare_inputs(
         cache=cache,
         words=words,
         workers=context.workers,
-        tell=context.on_reading,
+        on_progress=context.on_reading,
     )
     shards = make_shards(corpus)
     check_split(shards, settings.evaluation.share, needed=2 if settings.objectives.next_sentence else 1)
@@ -132,7 +132,9 @@ def open_corpus(inputs: Sequence[Path], context: RunContext, cache: Path) -> Cor
     key = artifact.hash_config({"inputs": content, "settings": asdict(RAW_FILE_SETTINGS)})[:12]
     folder = cache / f"corpus-{key}"
     context.log(f"Raw files: a corpus is made of them as they are, without cleaning ({folder}).")
-    build_corpus(list(inputs), folder, settings=RAW_FILE_SETTINGS, workers=context.workers, tell=context.on_reading)
+    build_corpus(
+        list(inputs), folder, settings=RAW_FILE_SETTINGS, workers=context.workers, on_progress=context.on_reading
+    )
     return Corpus.open(folder)
 
 
@@ -178,7 +180,7 @@ def _train_tokenizer(corpus: Corpus, context: RunContext, cache: Path) -> Tokeni
             f"No tokenizer was given: a vocabulary of {DEFAULT_VOCAB_SIZE:,} pieces is learnt, or of as many as the text has "
             f"characters ({folder})."
         )
-        samples = replace(TextSampleReader.open([corpus.folder]), tell=context.on_reading)
+        samples = replace(TextSampleReader.open([corpus.folder]), on_progress=context.on_reading)
         learn(samples, VocabOutput(folder, [corpus.folder]), size=DEFAULT_VOCAB_SIZE, grow=True)
     return Tokenizer.open(folder)
 

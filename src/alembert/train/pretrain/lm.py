@@ -280,7 +280,7 @@ class PretrainObjective:
         objectives = [self._for_length(objective, portion.cutting.length) for objective in self.passes[attention]]
         micro = self.assembler.micro(portion.spans, objectives, attention, (seed, "masks", portion.copy))
         specs = [self.objectives[name].spec for name in micro.targets if name != GENERATOR]
-        return micro.wanting(find_required_tokens(specs, micro.batch, **self._places(micro)))
+        return micro.with_tokens_read(find_required_tokens(specs, micro.batch, **self._places(micro)))
 
     def loss(
         self, model: Model, micro: MicroBatch, totals: Mapping[str, float], noise: DropoutSeed | None

@@ -75,8 +75,8 @@ class LMObjective(ABC):
 
     def tally(self, logits: Tensor, labels: Tensor) -> dict[str, float]:
         """Count what scores are made of; tallies of many micro-batches are added up."""
-        right = (logits.argmax(-1) == labels).sum()
-        return {"loss": float(self.loss(logits, labels)), "count": len(labels), "right": float(right)}
+        gold = (logits.argmax(-1) == labels).sum()
+        return {"loss": float(self.loss(logits, labels)), "count": len(labels), "right": float(gold)}
 
     def scores(self, tally: Mapping[str, float]) -> dict[str, float]:
         """Turn counts into scores."""
@@ -133,14 +133,14 @@ class TokenDecisionObjective(LMObjective):
         return each_PC.mean(-1).sum()
 
     def tally(self, logits: Tensor, labels: Tensor) -> dict[str, float]:
-        said, right = logits > 0, labels > 0
-        counts = {"said": said.sum(), "there": right.sum(), "both": (said & right).sum()}
+        predicted, gold = logits > 0, labels > 0
+        counts = {"predicted": predicted.sum(), "gold": gold.sum(), "both": (predicted & gold).sum()}
         sums = {"loss": float(self.loss(logits, labels)), "count": float(len(labels))}
-        sums["right"] = float((said == right).all(-1).sum())
+        sums["right"] = float((predicted == gold).all(-1).sum())
         return sums | {name: float(count) for name, count in counts.items()}
 
     def scores(self, tally: Mapping[str, float]) -> dict[str, float]:
-        total = tally["said"] + tally["there"]
+        total = tally["predicted"] + tally["gold"]
         return {**super().scores(tally), "f1": 2 * tally["both"] / total if total else 0.0}
 
 

@@ -38,7 +38,7 @@ PUBLISHED_HEADS: Final = ("masked_lm", "next_sentence")
 
 @dataclass(frozen=True)
 class PretrainRunResult:
-    """What a run has done, and what held-out text said before and after it."""
+    """What a run has done, and the scores on held-out text before and after it."""
 
     before: Mapping[str, Mapping[str, float]]
     after: Mapping[str, Mapping[str, float]]
@@ -74,12 +74,12 @@ def pretrain(
     out: str | Path,
     start: PretrainStart,
     settings: PretrainSettings,
-    around: RunContext | None = None,
+    context: RunContext | None = None,
 ) -> PretrainRunResult:
     """Pre-train a model, or go on with a run that was stopped."""
     files = expand_inputs(inputs)
-    with join_processes(around) as (context, processes):
-        return _PretrainRun(files, Path(out), start, settings, context, processes).run()
+    with join_processes(context) as (own_context, processes):
+        return _PretrainRun(files, Path(out), start, settings, own_context, processes).run()
 
 
 @dataclass
