@@ -228,7 +228,7 @@ class MixJob:
             return done.main, done.mean
         from alembert.api.inference import evaluate
 
-        how: dict[str, Any] = {"task": self.task, "rounds": 1, "device": self.device, "progress": self.progress}
+        how = {"task": self.task, "rounds": 1, "device": self.device, "progress": self.progress}
         evaluation = cast("Evaluation", evaluate(folder, self.dev, **how))  # of one file, therefore of one task
         return evaluation.scores.main, evaluation.scores.value
 
