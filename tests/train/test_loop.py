@@ -19,9 +19,11 @@ from alembert.nn.config import preset
 from alembert.nn.model import new_model
 from alembert.text.tokenizer import Tokenizer
 from alembert.train import loop as loop_module
-from alembert.train.loop import MAX_SKIPPED_STEPS, TrainingLoop
+from alembert.train import unfreezing
+from alembert.train.loop import TrainingLoop
 from alembert.train.objective import EvalResult, LMTarget, MicroBatch
 from alembert.train.pretrain.lm import PretrainObjective
+from alembert.train.progress import MAX_SKIPPED_STEPS
 from alembert.train.runlog import RunLog, TrainingProgress
 from alembert.train.schedule import ScheduleSettings
 from alembert.train.settings import (
@@ -114,6 +116,10 @@ def assert_same(one: TrainingLoop, two: TrainingLoop) -> None:
         {"optimiser": OptimiserSettings(learning_rate=1e-3, update_every=(4, 2, 1))},
         {"optimiser": OptimiserSettings(name="lamb", learning_rate=1e-3, layer_decay=0.8)},
         {"model": ModelSettings(first=("heads",), first_share=0.6)},
+        {
+            "model": ModelSettings(first=("heads",), first_share=0.6, first_learning_rate=1e-2),
+            "schedule": ScheduleSettings(warmup=0.2, restart=True),
+        },
         {"model": ModelSettings(frozen=("layers:1",), unfreeze_share=0.8)},
         {"model": ModelSettings(recompute=True)},
         {"objectives": ObjectiveWeights(masked_lm=1.0, next_sentence=1.0, boundaries=0.3, causal=0.5)},
@@ -125,6 +131,7 @@ def assert_same(one: TrainingLoop, two: TrainingLoop) -> None:
         "update every",
         "lamb",
         "first parts",
+        "restart",
         "thawing",
         "recompute",
         "objectives",
@@ -244,6 +251,40 @@ def test_only_the_first_parts_change_at_first(make: Make) -> None:
     moved = {n for n, weight in loop.model.state_dict().items() if not torch.equal(weight, before[n])}
     assert moved
     assert all(name.startswith("heads.") for name in moved)
+
+
+@pytest.mark.parametrize("stop", [2, 3, 4, 5])
+def test_a_run_killed_around_the_freeing_of_parts_ends_like_one_that_was_not(
+    make: Make, stop: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unfreezing, "PLATEAU_STEPS", 2)
+    model = ModelSettings(first=("heads",), first_share=0.9, first_learning_rate=1e-2, first_plateau=1.0)
+    settings = replace(USUAL, model=model, schedule=ScheduleSettings(warmup=0.2, restart=True))
+    settings = replace(settings, saving=replace(settings.saving, steps=1))
+    whole = make(settings, "whole")
+    whole.run()
+    assert whole.position.plateaued
+    assert whole.position.freed is not None
+    assert whole.position.freed.step == 4
+    with pytest.raises(Killed):
+        make(settings, "parts", tell=killed_at(stop)).run()
+    continued = make(settings, "parts")
+    continued.run()
+    assert_same(whole, continued)
+    assert rows(whole) == rows(continued)
+
+
+def test_parts_that_are_freed_begin_at_the_rate_zero_without_moments(make: Make) -> None:
+    model = ModelSettings(first=("heads",), first_share=0.5, first_learning_rate=1e-2)
+    schedule = ScheduleSettings(warmup=0.5, restart=True)
+    saving = replace(USUAL.saving, log_every=1)
+    loop = make(replace(USUAL, steps=8, model=model, schedule=schedule, saving=saving))
+    loop.run()
+    rates = [row["rate"] for row in loop.log.rows("step")]
+    assert rates == pytest.approx([0, 5e-3, 1e-2, 1e-2, 0, 5e-4, 5e-4, 2.5e-4])
+    counts = {int(step) for name, step in loop.optimiser.state().items() if name.startswith("step/")}
+    assert counts == {4}
+    assert [row["step"] for row in loop.log.rows("held_out")].count(4) == 1
 
 
 def test_the_average_is_what_comes_out(make: Make) -> None:

@@ -145,6 +145,7 @@ def pretrain(
     model: StrPath | None = None,
     size: str | None = None,
     tokenizer: StrPath | None = None,
+    held_out_general: StrPath | None = None,
     recipe: str | None = None,
     hours: float | None = None,
     tokens: int | None = None,
@@ -160,7 +161,8 @@ def pretrain(
 
     `inputs` is a Corpus folder, or files with text. Give `model` to adapt one, or `size` (tiny, mini, ... or layers x width
     such as 6x384) and perhaps `tokenizer` to begin from nothing. The run lasts `hours`, `tokens` or `steps`. `recipe` names settings that
-    belong together, such as adapt or biobert; `settings` takes everything else.
+    belong together, such as adapt or biobert; `settings` takes everything else. `held_out_general` is text of no domain, on which
+    the model is evaluated too: it shows what is forgotten.
     """
     require_training()
     from alembert.train.pretrain.inputs import PretrainStart
@@ -173,9 +175,11 @@ def pretrain(
     layers = {_SETTINGS: settings_table(settings), _ARGUMENTS: changes}
     run_settings = resolve_recipe(recipe or choose_recipe(start), layers, chosen=recipe is not None)
     vocabulary = None if tokenizer is None else to_path(tokenizer, "tokenizer")
+    general = None if held_out_general is None else to_path(held_out_general, "held_out_general")
     folder, files = to_path(out, "out"), to_paths(inputs, "inputs")
     with progress_bar(progress) as bar:
         context = run_context(bar, progress=progress, device=device, overwrite=overwrite)
+        context = replace(context, held_out_general=general)
         try:
             done = run(files, folder, PretrainStart(start, vocabulary, size), run_settings, context)
         except AlreadyDone:

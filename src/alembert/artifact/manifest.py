@@ -61,10 +61,15 @@ class Manifest:
     inputs: tuple[ManifestInput, ...]
     counts: dict[str, int] = field(default_factory=dict)
     files: dict[str, FileDigest] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
+    """Sentences about the result; left out of the file if there is none."""
 
     def to_bytes(self, **extra: Any) -> bytes:
         """Return the content of `manifest.json`."""
-        return to_json_bytes({**dataclasses.asdict(self), **extra}, allow_nan=False)
+        record = {**dataclasses.asdict(self), **extra}
+        if not self.notes:
+            del record["notes"]
+        return to_json_bytes(record, allow_nan=False)
 
 
 def to_canonical_json(config: Mapping[str, Any]) -> str:
@@ -114,6 +119,7 @@ def parse_manifest(record: dict[str, Any], shown: str) -> Manifest:
             ),
             counts={name: check_whole_number(entry) for name, entry in record["counts"].items()},
             files={_check_file_name(name): _digest(entry) for name, entry in record["files"].items()},
+            notes={name: check_text(entry) for name, entry in record.get("notes", {}).items()},
         )
 
 

@@ -71,6 +71,8 @@ class Draft:
     path: Path
     resumed: bool
     counts: dict[str, int] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
+    """Sentences about the result."""
 
 
 @contextmanager
@@ -101,7 +103,7 @@ def create(
         try:
             _begin(paths, plan, resume)
             yield draft
-            _commit(paths, plan, draft.counts)
+            _commit(paths, dataclasses.replace(plan, notes=draft.notes), draft.counts)
             _publish(paths, kind, overwrite)
         except BaseException:
             if not resume and not _is_committed(paths):

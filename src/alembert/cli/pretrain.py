@@ -72,6 +72,14 @@ def pretrain(
         str | None,
         typer.Option(help="Size of a new model: tiny, mini, small, base ...", rich_help_panel=DATA_PANEL),
     ] = None,
+    held_out_general: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="General text (a file or Corpus) to evaluate on too, which shows forgetting.",
+            rich_help_panel=DATA_PANEL,
+        ),
+    ] = None,
     recipe: Annotated[
         str | None, typer.Option(help="Named settings; see docs/pretrain.md.", rich_help_panel=TRAINING_PANEL)
     ] = None,
@@ -127,6 +135,7 @@ def pretrain(
         PretrainStart(model, tokenizer, size),
         settings,
         as_json,
+        held_out_general=held_out_general,
         dictionary=None if options.dictionary is None else Path(options.dictionary),
         cache=None if options.cache is None else Path(options.cache),
         workers=options.workers,
@@ -164,13 +173,15 @@ def _run(inputs: list[Path], out: Path, start: Any, settings: PretrainSettings, 
 def _show(done: PretrainRunResult, out: Path, as_json: bool) -> None:
 
     if as_json:
-        print_json({"folder": str(out), **asdict(done)})
+        print_json({"folder": str(out), **asdict(done), "summary": done.summary})
         return
     print(f"{out}: {done.done.step:,} steps, {done.done.tokens:,} tokens, {done.done.seconds / 60:.1f} minutes")
     print(f"{'held out':32} {'before':>24} {'after':>24}")
     for name, scores in done.after.items():
         before = done.before.get(name, {})
         print(f"{name:32} {_brief(before):>24} {_brief(scores):>24}")
+    if done.summary:
+        print(done.summary)
 
 
 def _brief(scores: Any) -> str:

@@ -19,13 +19,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import lru_cache
 from itertools import islice
 
 import torch
 from torch import Tensor, nn
 
+from alembert import hardware
 from alembert.errors import BadFile, BadSetting
 from alembert.hardware.torch_settings import keep_freed_memory, limit_operation_threads
 
@@ -110,6 +111,23 @@ def _pool(streams: int) -> ThreadPoolExecutor:
 
 def _flush_denormals() -> None:
     torch.set_flush_denormal(True)
+
+
+def choose_half_precision(precision: str, device: str) -> str | None:
+    """Name the narrow type for matrix products; none: float32 throughout."""
+    if precision == "auto":
+        precision = hardware.detect_capabilities().training_type if device == "cpu" else "bfloat16"
+    elif device == "cpu":
+        hardware.check_dtype(precision)
+    return None if precision == "float32" else precision
+
+
+def autocast(device: torch.device, half: str | None) -> AbstractContextManager[object]:
+    """Compute matrix products in a narrow type inside the block; none: in float32."""
+    if half is None:
+        return nullcontext()
+    # Its cache of rounded weights is one for all threads: what a stream finds there would depend on the others.
+    return torch.autocast(device.type, dtype=getattr(torch, half), cache_enabled=False)
 
 
 class ExponentialMovingAverage:

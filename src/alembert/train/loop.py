@@ -13,39 +13,42 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from alembert import hardware
 from alembert.data.order import stable_hash
-from alembert.errors import BadSetting
 from alembert.nn.dropout import DropoutSeed
 from alembert.nn.model import Model
 from alembert.train.distributed import Processes, SilentExit, is_sharded, shard_model, shard_tensors
-from alembert.train.gradients import ExponentialMovingAverage, accumulate, accumulate_sequentially
+from alembert.train.gradients import (
+    ExponentialMovingAverage,
+    accumulate,
+    accumulate_sequentially,
+    autocast,
+    choose_half_precision,
+)
 from alembert.train.objective import EvalResult, MicroBatch, Objective
 from alembert.train.optim import Optimiser
-from alembert.train.parts import set_trainable_parts
 from alembert.train.progress import (
     Budget,
     Meter,
     RunTotals,
     StepTotals,
     TrainerState,
+    check_skipped,
+    check_trained,
+    count_micro_batch_flops,
     count_targets,
-    count_training_flops,
     sum_by_name,
 )
 from alembert.train.run import StopSignalHandler, TrainingInterrupted
 from alembert.train.runlog import RunLog, TrainingProgress
-from alembert.train.schedule import get_rate_factor
 from alembert.train.settings import RunSettings
 from alembert.train.state import RunStates, Snapshot
-
-MAX_SKIPPED_STEPS: Final = 20
-"""Steps in a row without finite gradients after which a run gives up."""
+from alembert.train.unfreezing import add_first_loss, choose_parts, get_learning_rate, is_first_step_over
 
 
 class TrainingLoop:
@@ -81,13 +84,13 @@ class TrainingLoop:
         self.average = None if decay is None else ExponentialMovingAverage(model, decay)
         self.position = TrainerState()
         self.streams = torch.get_num_threads() if device == "cpu" else 1
-        self.half = _half_precision(settings, device)
+        self.half = choose_half_precision(settings.model.precision, device)
         self.peak: float | None = None
         self.kept = 0
         """The step whose weights a finished run keeps."""
         self._saved_at = 0.0
         self._steps_begin = RunTotals()
-        self._choose_parts(0.0)  # so that parts that the model does not have are refused at once
+        choose_parts(model, settings.model, 0.0, alone=self._is_first_step)  # refuses parts that are not there at once
 
     # -- the run
 
@@ -98,6 +101,7 @@ class TrainingLoop:
             self._begin()
             self._steps_begin = self.position.done
             while not self._is_over():
+                self._free_parts_if_due()
                 self._step()
                 self._evaluate_if_due()
                 self._save_if_due()
@@ -105,7 +109,7 @@ class TrainingLoop:
                     self._save()
                     stopped = TrainingInterrupted(signal)
                     raise stopped if self.processes.is_first else SilentExit(stopped.exit_code)
-            self._check_trained()
+            check_trained(self.position.done)
             return self._finish()
 
     def _begin(self) -> None:
@@ -121,14 +125,6 @@ class TrainingLoop:
         settled = patience is not None and self.position.since_best >= patience
         return settled or self.budget.is_over(self.position.done)
 
-    def _check_trained(self) -> None:
-        """Refuse to hand over a model that hours too few have left as it was."""
-        if not self.position.done.step:
-            raise BadSetting(
-                f"The time was over before the first step: {self.position.done.seconds:.0f} s went by with a look at "
-                "held-out text. Give more hours, or lower `tokens` of [evaluation]; begin anew in another folder."
-            )
-
     @property
     def budget(self) -> Budget:
         p, s = self.position, self.settings
@@ -138,11 +134,11 @@ class TrainingLoop:
         began = time.monotonic()
         position, settings = self.position, self.settings
         progress = self.budget.progress(position.done)
-        self._choose_parts(progress)
+        choose_parts(self.model, settings.model, progress, alone=self._is_first_step)
         portions, cursor = self.objective.sample(position.cursor, settings.batch.micro_batches, progress)
         totals = self._gradients(portions)
         self.processes.sum_gradients(self.model.parameters())
-        rate = settings.optimiser.learning_rate * get_rate_factor(progress, settings.schedule)
+        rate = get_learning_rate(progress, self._freed_at, settings)
         norm = self.optimiser.step(position.done.step, rate)
         is_sound = math.isfinite(norm)
         if is_sound and self.average is not None:
@@ -168,7 +164,7 @@ class TrainingLoop:
         sums: list[dict[str, float]] = [{} for _ in micros]
         jobs = [partial(self._loss, n, micro, totals, own) for (n, micro), own in zip(micros, sums, strict=True)]
         self._accumulate(jobs, portions, totals)
-        work: float = sum(_count_flops(self.model, micro) for _, micro in micros)
+        work: float = sum(count_micro_batch_flops(self.model.config, micro) for _, micro in micros)
         losses = self.processes.total({**sum_by_name(sums), "/work": work})
         work = losses.pop("/work")
         return StepTotals(losses, totals, sum(portion.tokens for portion in portions), work)
@@ -187,22 +183,34 @@ class TrainingLoop:
 
     def _loss(self, number: int, micro: MicroBatch, totals: Mapping[str, float], sums: dict[str, float]) -> Tensor:
         noise = DropoutSeed(stable_hash(self.settings.seed, "dropout", self.position.done.step, number))
-        with self._autocast():
+        with autocast(self.device, self.half):
             loss, own_sums = self.objective.loss(self.model, micro, totals, noise)
         sums.update(own_sums)
         return loss
 
-    def _autocast(self) -> Any:
-        if self.half is None:
-            return nullcontext()
-        # Its cache of rounded weights is one for all threads: what a stream finds there would depend on the others.
-        return torch.autocast(self.device.type, dtype=getattr(torch, self.half), cache_enabled=False)
+    # -- parts that are trained alone at first
 
-    def _choose_parts(self, progress: float) -> None:
-        model = self.settings.model
-        first = model.first if progress < model.first_share else ()
-        thawed = progress / model.unfreeze_share if model.unfreeze_share else 1.0
-        set_trainable_parts(self.model, first or None, frozen=model.frozen, thawed=thawed)
+    @property
+    def _is_first_step(self) -> bool:
+        return bool(self.settings.model.first) and self.position.freed is None
+
+    @property
+    def _freed_at(self) -> float | None:
+        """The progress at which all parts were freed; none: they are not yet."""
+        return None if self._is_first_step else self.budget.progress(self.position.freed or RunTotals())
+
+    def _free_parts_if_due(self) -> None:
+        """Begin to train all parts; before that, see on held-out data what the first ones have learnt by themselves."""
+        position, settings = self.position, self.settings
+        progress = self.budget.progress(position.done)
+        if not self._is_first_step or not is_first_step_over(progress, position.first_losses, settings.model):
+            return
+        if position.judged != position.done.step:
+            self._evaluate()
+        position.freed, position.first_losses = position.done, []
+        position.plateaued = progress < settings.model.first_share
+        if settings.schedule.restart:
+            self.optimiser.reset()
 
     # -- what people see
 
@@ -213,6 +221,8 @@ class TrainingLoop:
 
     def _note(self, totals: StepTotals, seconds: float, rate: float, norm: float) -> None:
         self.meter.add(totals, seconds)
+        if self._is_first_step:
+            add_first_loss(self.position.first_losses, totals.loss)
         self._tell(totals.loss)
         if self.position.done.step % self.settings.saving.log_every == 0:
             self._write_row(rate, norm)
@@ -220,14 +230,9 @@ class TrainingLoop:
 
     def _note_skipped(self) -> None:
         """Log a step that was lost; when only such steps come, refuse to go on."""
-        step, skipped = self.position.done.step, self.position.skipped
+        step = self.position.done.step
         self._log("event", what="skipped step", note="The gradients were not finite.", step=step)
-        if skipped >= MAX_SKIPPED_STEPS:
-            raise BadSetting(
-                f"The gradients of {skipped} steps in a row, the last of them step {step}, were not finite, and the run "
-                "has stopped; its last saved state is sound. Begin anew in another folder with a lower rate, a longer "
-                'warmup, or precision = "float32".'
-            )
+        check_skipped(step, self.position.skipped)
 
     def _write_row(self, rate: float, norm: float) -> None:
         meter, losses = self.meter, self.meter.losses()
@@ -307,7 +312,7 @@ class TrainingLoop:
 
     def _verdict(self) -> EvalResult:
         self.model.eval()
-        with self.average.applied() if self.average else nullcontext(), self._autocast():
+        with self.average.applied() if self.average else nullcontext(), autocast(self.device, self.half):
             if is_sharded(self.model):  # all processes run all passes
                 parts = [self.objective.evaluate(self.model)]
             else:
@@ -381,19 +386,3 @@ class TrainingLoop:
         self.model.load_state_dict(tensors["model"])
         if self.average is not None:
             self.average.load(tensors["average"])
-
-
-def _half_precision(settings: RunSettings, device: str) -> str | None:
-    """Name the narrow type for matrix products; none: float32 throughout."""
-    precision: str = settings.model.precision
-    if precision == "auto":
-        precision = hardware.detect_capabilities().training_type if device == "cpu" else "bfloat16"
-    elif device == "cpu":
-        hardware.check_dtype(precision)
-    return None if precision == "float32" else precision
-
-
-def _count_flops(model: Model, micro: MicroBatch) -> int:
-    asked = [name for name in ("masked_lm", "causal", "prefix") if name in micro.targets]
-    predictions = sum(micro.targets[name].count for name in asked)
-    return count_training_flops(model.config, micro.batch.lengths, predictions, micro.wanted)

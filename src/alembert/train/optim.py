@@ -142,6 +142,11 @@ class Optimiser:
             self._update(pieces, norm, rate)
         return norm
 
+    def reset(self) -> None:
+        """Forget all moments and gradients, as for a new run."""
+        self._moments.clear()
+        self._pending.clear()
+
     def state(self) -> dict[str, Tensor]:
         """Return what `load` needs to continue; the tensors are the optimiser's own, not copies.
 

@@ -17,10 +17,12 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Final
 
 from alembert.data.feed import Cursor
-from alembert.errors import BadFile
+from alembert.errors import BadFile, BadSetting
 from alembert.nn.config import EncoderConfig, count_multiplications
 from alembert.train.objective import MicroBatch
 
+MAX_SKIPPED_STEPS: Final = 20
+"""Steps in a row without finite gradients after which a run gives up."""
 EVALUATION_SHARE: Final = 0.2
 """Share that an evaluation may have of the time from its beginning to that of the next, in a run by the clock."""
 RESERVE_FACTOR: Final = 1.5
@@ -39,6 +41,25 @@ class RunTotals:
     def counts(self) -> dict[str, int]:
         """Return the length of a run as a manifest has it."""
         return {"steps": self.step, "tokens": self.tokens, "seconds": round(self.seconds)}
+
+
+def check_trained(done: RunTotals) -> None:
+    """Refuse to hand over a model that hours too few have left as it was."""
+    if not done.step:
+        raise BadSetting(
+            f"The time was over before the first step: {done.seconds:.0f} s went by with a look at "
+            "held-out text. Give more hours, or lower `tokens` of [evaluation]; begin anew in another folder."
+        )
+
+
+def check_skipped(step: int, skipped: int) -> None:
+    """Refuse to go on after too many steps in a row without finite gradients."""
+    if skipped >= MAX_SKIPPED_STEPS:
+        raise BadSetting(
+            f"The gradients of {skipped} steps in a row, the last of them step {step}, were not finite, and the run "
+            "has stopped; its last saved state is sound. Begin anew in another folder with a lower rate, a longer "
+            'warmup, or precision = "float32".'
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +126,12 @@ class TrainerState:
     """Seconds that went into evaluations and saves."""
     skipped: int = 0
     """Steps in a row that changed nothing, because their gradients were not finite."""
+    freed: RunTotals | None = None
+    """When all parts of the model were freed; none: not yet, or all train from the beginning."""
+    plateaued: bool = False
+    """Whether they were freed because the first parts had learnt what they could."""
+    first_losses: list[float] = field(default_factory=list)
+    """Losses of the last steps in which the first parts were trained alone."""
     sums: dict[str, float] = field(default_factory=dict)
     """Losses, counts and work since the last line of the log."""
 
@@ -119,8 +146,11 @@ class TrainerState:
     @classmethod
     def of_facts(cls, facts: Mapping[str, Any]) -> TrainerState:
         try:
-            plain = {item.name: facts[item.name] for item in fields(cls) if item.name not in ("done", "cursor")}
-            return cls(done=RunTotals(**facts["done"]), cursor=Cursor(**facts["cursor"]), **plain)
+            plain = {
+                item.name: facts[item.name] for item in fields(cls) if item.name not in ("done", "cursor", "freed")
+            }
+            freed = facts["freed"] and RunTotals(**facts["freed"])
+            return cls(done=RunTotals(**facts["done"]), cursor=Cursor(**facts["cursor"]), freed=freed, **plain)
         except (KeyError, TypeError):
             raise BadFile(
                 "The unfinished run was begun by another version of alembert, whose saved state this one cannot read. "
@@ -224,3 +254,10 @@ def count_training_flops(
     The backward pass has two products for each of the forward pass; a multiply-add is two operations.
     """
     return 6 * count_multiply_adds(config, lengths, predictions, tokens_read)
+
+
+def count_micro_batch_flops(config: EncoderConfig, micro: MicroBatch) -> int:
+    """Count floating-point operations of a micro-batch in training."""
+    asked = [name for name in ("masked_lm", "causal", "prefix") if name in micro.targets]
+    predictions = sum(micro.targets[name].count for name in asked)
+    return count_training_flops(config, micro.batch.lengths, predictions, micro.wanted)

@@ -68,6 +68,8 @@ class RunContext:
 
     dictionary: Path | None = None
     """Terms of the user that are one word in Chinese."""
+    held_out_general: Path | None = None
+    """Text of no domain, on which pre-training is evaluated too."""
     cache: Path | None = None
     """Where shards, and whatever else is made on the way, are kept; none: a hidden folder beside the result."""
     workers: int | None = None

@@ -25,6 +25,9 @@ class ScheduleSettings:
     """Share of the run in which the rate rises from zero."""
     final: float = 0.0
     """Share of the rate that is left at the end of the run, if it falls."""
+    restart: bool = False
+    """Begin anew, with warm-up and without the optimiser's moments, when the parts that come after `first` of the model
+    are trained; the rate of `first` itself stays constant after its warm-up."""
 
     def __post_init__(self) -> None:
         kinds = get_args(ScheduleKind)

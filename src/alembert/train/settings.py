@@ -213,7 +213,12 @@ class ModelSettings:
     first: tuple[str, ...] = ()
     """Parts that are trained alone at the beginning: embeddings, layers, heads."""
     first_share: float = 0.1
-    """Share of the run in which only `first` is trained."""
+    """Share of the run in which only `first` is trained, at most."""
+    first_learning_rate: float | None = None
+    """Peak learning rate while only `first` is trained; none: that of the optimiser."""
+    first_plateau: float | None = None
+    """Train everything as soon as the mean training loss of 50 steps is better by less than this share (such as 0.01) than
+    that of the 50 steps before; none: after `first_share`."""
     frozen: tuple[str, ...] = ()
     """Frozen parts: embeddings, layers or the lowest of them (layers:4), heads."""
     unfreeze_share: float = 0.0
@@ -237,6 +242,11 @@ class ModelSettings:
                 raise BadSetting(
                     f"`frozen` names {name!r}; expected {', '.join(MODEL_PARTS)}, or the lowest layers, such as layers:4."
                 )
+        if self.first_learning_rate is not None and not 0 < self.first_learning_rate < math.inf:
+            raise BadSetting(
+                f"`first_learning_rate` is {self.first_learning_rate}; expected a positive number, or none."
+            )
+        check_share("first_plateau", self.first_plateau or 0.0)
         check_share("first_share", self.first_share)
         check_share("unfreeze_share", self.unfreeze_share)
 

@@ -95,6 +95,14 @@ class TrainingRun:
         scores: Mapping[str, Any] = self.processes.broadcast(first)
         return scores
 
+    def scores_of_first_parts(self) -> Mapping[str, Any]:
+        """Read from the log what held-out data said when the parts that were trained first had been trained alone."""
+        freed = self.loop.position.freed
+        rows = [] if freed is None else self.loop.log.rows("held_out")
+        found: Mapping[str, Any] = next((row["scores"] for row in rows if freed and row["step"] == freed.step), {})
+        scores: Mapping[str, Any] = self.processes.broadcast(found)
+        return scores
+
     def write_run(self, toml: str | None = None) -> None:
         """Write the settings (none: those of the loop) and the curves beside the log."""
         atomic_write(self.run_folder / SETTINGS_FILE, (toml or to_toml(self.settings)).encode())

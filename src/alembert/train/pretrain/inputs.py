@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from alembert import artifact
 from alembert.corpus.build import build as build_corpus
 from alembert.corpus.excerpt import TextSampleReader
-from alembert.corpus.inputs import check_objective_data, count_entities, open_input_corpus
+from alembert.corpus.inputs import check_objective_data, count_entities, expand_inputs, open_input_corpus
 from alembert.corpus.settings import RAW_FILE_SETTINGS
 from alembert.corpus.shard_build import open_or_build_shards
 from alembert.corpus.shard_tokenizer import WordSettings
@@ -80,6 +81,8 @@ class PretrainInputs:
     checkpoint: Checkpoint
     """The model with the heads of the objectives; those in `fresh` have new weights."""
     fresh: tuple[str, ...]
+    general: Shards | None = None
+    """Text of no domain, to see what is forgotten."""
 
 
 def prepare_inputs(
@@ -101,12 +104,23 @@ def prepare_inputs(
         opened or _create_checkpoint(start, tokenizer, settings), settings, tokenizer
     )
     words = WordSettings(segmenter=settings.segmenter, dictionary=context.dictionary)
-    shards = open_or_build_shards(
-        corpus, tokenizer, cache, words=words, workers=context.workers, tell=context.on_reading
+    make_shards = partial(
+        open_or_build_shards,
+        tokenizer=tokenizer,
+        cache=cache,
+        words=words,
+        workers=context.workers,
+        tell=context.on_reading,
     )
+    shards = make_shards(corpus)
     check_split(shards, settings.evaluation.share, needed=2 if settings.objectives.next_sentence else 1)
     fresh = fresh if opened is not None else tuple(checkpoint.blueprint.heads)
-    return PretrainInputs(corpus, tokenizer, shards, checkpoint, fresh)
+    general = None
+    if context.held_out_general is not None:
+        general = make_shards(open_corpus(expand_inputs([context.held_out_general]), context, cache))
+        if not len(general):
+            raise BadFile(f"No document of {context.held_out_general} has a token. Give --held-out-general some text.")
+    return PretrainInputs(corpus, tokenizer, shards, checkpoint, fresh, general)
 
 
 def open_corpus(inputs: Sequence[Path], context: RunContext, cache: Path) -> Corpus:

@@ -135,22 +135,26 @@ def _target(answers: Sequence[tuple[int, InstanceLabels]], starts: npt.NDArray[n
 HELD_OUT: Final = "held out"
 WHOLE_ENTITIES: Final = "masked_lm, whole entities"
 _WHOLE_ENTITY_MASKS: Final = MaskSettings(unit="entity", entity_rate=0.5, mask_share=1.0, random_share=0.0)
+GENERAL_TEXT: Final = "general text"
 LMTallies = dict[str, dict[str, float]]
 
 
 @dataclass(frozen=True)
 class EvalBatch:
-    """A held-out micro-batch; `whole`: one in which whole entities are masked."""
+    """A held-out micro-batch; `whole`: one in which whole entities are masked; `general`: not of the corpus."""
 
     micro: MicroBatch
     whole: bool = False
+    general: bool = False
 
     def tallies(
         self, objective: LMObjective, logits: Tensor, target: LMTarget
     ) -> Iterator[tuple[str, Mapping[str, float]]]:
         """Count what one objective got right, under the names by which it is reported."""
         labels = target.labels
-        if target.in_entity is None:
+        if self.general:
+            yield f"{objective.name}, {GENERAL_TEXT}", objective.tally(logits, labels)
+        elif target.in_entity is None:
             yield objective.name, objective.tally(logits, labels)
         elif self.whole:
             yield WHOLE_ENTITIES, objective.tally(*select_answers(logits, labels, target.in_entity))
@@ -182,6 +186,19 @@ def build_eval_batches(
                 yield EvalBatch(assembler.micro(part, whole, attention, (0, HELD_OUT, "whole")), whole=True)
 
 
+def build_general_batches(
+    assembler: Collator,
+    stretches: Sequence[TokenSpan],
+    passes: Mapping[str, Sequence[LMObjective]],
+    micro_tokens: int,
+) -> Iterator[EvalBatch]:
+    """Make micro-batches of general text, on which predictions of tokens alone are scored."""
+    for attention, objectives in passes.items():
+        of_tokens = [_with_masks(each, MaskSettings()) for each in objectives if each.spec.kind == "masked_lm"]
+        for part in batch_sequences(stretches, micro_tokens) if of_tokens else ():
+            yield EvalBatch(assembler.micro(part, of_tokens, attention, (0, HELD_OUT)), general=True)
+
+
 def cut_held_out_spans(assembler: Collator, split: HeldOutSplit, cutting: SequenceSpec, tokens: int) -> list[TokenSpan]:
     """Cut held-out documents into sequences, up to a number of tokens."""
     stretches: list[TokenSpan] = []
@@ -209,8 +226,11 @@ def _with_masks(objective: LMObjective, masks: MaskSettings) -> LMObjective:
 class PretrainObjective:
     """Learn from plain text."""
 
-    def __init__(self, shards: Shards, tokenizer: Tokenizer, settings: PretrainSettings) -> None:
+    def __init__(
+        self, shards: Shards, tokenizer: Tokenizer, settings: PretrainSettings, general: Shards | None = None
+    ) -> None:
         self.settings = settings
+        self.general = None if general is None else Collator(general, tokenizer, settings.batch.padded)
         self.split = HeldOutSplit(shards, settings.evaluation.share)
         self._check_split(len(shards))
         self.assembler = Collator(shards, tokenizer, settings.batch.padded)
@@ -295,9 +315,15 @@ class PretrainObjective:
 
     @cached_property
     def _exams(self) -> list[EvalBatch]:
-        tokens = self.settings.evaluation.tokens
+        tokens, micro_tokens = self.settings.evaluation.tokens, self.settings.batch.micro_tokens
         stretches = cut_held_out_spans(self.assembler, self.split, self.cutting(0.0), tokens)
-        return list(build_eval_batches(self.assembler, stretches, self.passes, self.settings.batch.micro_tokens))
+        exams = list(build_eval_batches(self.assembler, stretches, self.passes, micro_tokens))
+        if self.general is not None:
+            everything = HeldOutSplit(self.general.shards, 1.0)
+            single = self.settings.sequences.cutting(0.0)  # pairs would need text to train on
+            stretches = cut_held_out_spans(self.general, everything, single, tokens)
+            exams += build_general_batches(self.general, stretches, self.passes, micro_tokens)
+        return exams
 
     def _answers(
         self, model: Model, micro: MicroBatch, noise: DropoutSeed | None

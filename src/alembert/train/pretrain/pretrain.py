@@ -7,7 +7,7 @@ whose `run/` holds the log, the settings and the curves. The same call goes on w
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,13 +18,15 @@ from alembert.files.surgery import with_heads
 from alembert.settings import as_table
 from alembert.train.distributed import Processes
 from alembert.train.pretrain.inputs import PretrainInputs, PretrainStart, prepare_inputs
-from alembert.train.pretrain.lm import PretrainObjective
+from alembert.train.pretrain.lm import GENERAL_TEXT, PretrainObjective
 from alembert.train.progress import RunTotals
 from alembert.train.run import OutputFolder, RunContext, join_processes
 from alembert.train.settings import PretrainSettings
 from alembert.train.training_run import RUN_FOLDER, STATE_FOLDER, TrainingRun, with_default_tokens
 
 DEFAULT_TOKENS: Final = 10_000_000
+LEARNT_SHARE: Final = 0.01
+"""Share of the loss of a head alone by which a run has to be better, to have taught the encoder."""
 PUBLISHED_HEADS: Final = ("masked_lm", "next_sentence")
 """Heads that a published BERT can have."""
 
@@ -36,6 +38,27 @@ class PretrainRunResult:
     before: Mapping[str, Mapping[str, float]]
     after: Mapping[str, Mapping[str, float]]
     done: RunTotals
+    head_alone: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """What held-out text said when a fresh head had been trained alone; empty: no head was."""
+    head_plateaued: bool = False
+    """Whether the loss of the head alone had stopped falling by then."""
+
+    @property
+    def summary(self) -> str | None:
+        """Compare the head alone with the end of the run, and say whether the encoder has learnt; none: no head was alone."""
+        name = next(iter(self.head_alone), None)
+        if name is None:
+            return None
+        alone, final = (scores[name]["loss"] for scores in (self.head_alone, self.after))
+        general = [scores.get(f"{name}, {GENERAL_TEXT}") for scores in (self.head_alone, self.after)]
+        changes = f"Held-out loss after the head alone: {alone:.3f}; final: {final:.3f}" + "".join(
+            f"; general text {one['loss']:.3f} -> {two['loss']:.3f}" for one, two in [general] if one and two
+        )
+        if not self.head_plateaued:
+            return f"{changes}. The head had more to learn when the encoder was freed: train for longer."
+        if alone - final < LEARNT_SHARE * alone:
+            return f"{changes}. The run was too short to teach the model more than its own head: train for longer."
+        return f"{changes}. The run was long enough to teach the encoder, not only the head."
 
 
 def pretrain(
@@ -78,7 +101,7 @@ class _PretrainRun:
             return self._train(training, draft, inputs)
 
     def _plan(self) -> dict[str, Any]:
-        dictionary = [self.context.dictionary] if self.context.dictionary else []
+        of_context = (self.context.dictionary, self.context.held_out_general)
         return {
             "config": {
                 "verb": "pretrain",
@@ -86,14 +109,14 @@ class _PretrainRun:
                 "hub": self.start.hub,
                 **as_table(self.settings),
             },
-            "inputs": [*self.files, *self.start.files, *dictionary],
+            "inputs": [*self.files, *self.start.files, *(path for path in of_context if path)],
             "seed": self.settings.seed,
         }
 
     def _training(self, inputs: PretrainInputs, folder: Path) -> TrainingRun:
         return TrainingRun(
             inputs.checkpoint,
-            lambda: PretrainObjective(inputs.shards, inputs.tokenizer, self.settings),
+            lambda: PretrainObjective(inputs.shards, inputs.tokenizer, self.settings, inputs.general),
             self.settings,
             folder / RUN_FOLDER,
             folder / STATE_FOLDER,
@@ -104,12 +127,17 @@ class _PretrainRun:
 
     def _train(self, training: TrainingRun, draft: Draft, inputs: PretrainInputs) -> PretrainRunResult:
         after = training.train().scores
-        result = PretrainRunResult(training.first_scores(), after, training.loop.position.done)
+        position = training.loop.position
+        alone = training.scores_of_first_parts()
+        result = PretrainRunResult(training.first_scores(), after, position.done, alone, position.plateaued)
         if self.processes.is_first:
             card = _card_facts(inputs, self.settings, result)
             self._without_unpublished_heads(training.trained).write(draft, training=card)
             training.write_run()
             draft.counts.update(result.done.counts)
+            if position.freed is not None and result.summary:
+                draft.counts["steps_of_head_alone"] = position.freed.step
+                draft.notes["adaptation"] = result.summary
         return result
 
     def _without_unpublished_heads(self, trained: Checkpoint) -> Checkpoint:
@@ -161,4 +189,6 @@ def _card_facts(inputs: PretrainInputs, settings: PretrainSettings, run: Pretrai
             for measure, value in scores.items()
             if measure != "predictions"
         )
+    if run.summary:
+        facts["head and encoder"] = run.summary
     return facts

@@ -38,12 +38,19 @@ def bert_original() -> PretrainSettings:
 
 
 def adapt() -> PretrainSettings:
-    """Go on training a model on plain text: masked whole words, a fresh head first."""
+    """Go on training a model on plain text: masked whole words, a fresh head first, gently, embeddings frozen.
+
+    The output is tied to the token embedding. In a short run it would move all rows of it, those of rare pieces most,
+    and undo what the model knew of them.
+    """
     return PretrainSettings(
-        masks=MaskSettings(unit="word"),
-        model=ModelSettings(first=("heads",), first_share=0.05),
-        optimiser=OptimiserSettings(learning_rate=3e-4),
-        schedule=ScheduleSettings(warmup=0.06),
+        batch=BatchSettings(tokens=4096),
+        masks=MaskSettings(unit="word", rate=0.2),
+        model=ModelSettings(
+            first=("heads",), first_share=0.25, first_learning_rate=1e-3, first_plateau=0.01, frozen=("embeddings",)
+        ),
+        optimiser=OptimiserSettings(learning_rate=5e-5, layer_decay=0.9),
+        schedule=ScheduleSettings(warmup=0.1, restart=True),
     )
 
 
@@ -51,14 +58,14 @@ def biobert() -> PretrainSettings:
     """Adapt a model to a domain: entities masked whole, other words too, and entity boundaries found.
 
     BioBERT as published keeps BERT's own vocabulary and objectives: that is `adapt` with unit = "piece" and
-    next_sentence = 1.
+    next_sentence = 1. Embeddings are trained, since an extended vocabulary has new rows.
     """
-    return PretrainSettings(
+    gentle = adapt()
+    return replace(
+        gentle,
         objectives=ObjectiveWeights(masked_lm=1.0, boundaries=0.2),
         masks=MaskSettings(unit="entity", entity_rate=0.3),
-        model=ModelSettings(first=("heads",), first_share=0.05),
-        optimiser=OptimiserSettings(learning_rate=3e-4),
-        schedule=ScheduleSettings(warmup=0.06),
+        model=replace(gentle.model, frozen=()),
     )
 
 
