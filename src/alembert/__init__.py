@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         load,
         score,
     )
+    from alembert.api.mixing import MixResult, mix
     from alembert.api.training import PretrainingResult, TrainingResult, distill, finetune, pretrain
     from alembert.corpus.document import Document, Entity, Relation
     from alembert.errors import UserError
@@ -63,6 +64,7 @@ _HOMES = {
     "FilledMask": "alembert.infer.language_model",
     "GeneratedText": "alembert.infer.language_model",
     "GenerationPrediction": "alembert.infer.predictions",
+    "MixResult": "alembert.api.mixing",
     "PairPrediction": "alembert.infer.predictions",
     "Predictor": "alembert.infer.predictor",
     "PretrainingResult": "alembert.api.training",
@@ -83,6 +85,7 @@ _HOMES = {
     "finetune": "alembert.api.training",
     "generate": "alembert.api.inference",
     "load": "alembert.api.inference",
+    "mix": "alembert.api.mixing",
     "open": "alembert.files.checkpoint",
     "pretrain": "alembert.api.training",
     "read": "alembert.api.documents",
@@ -104,6 +107,7 @@ __all__ = [
     "FilledMask",
     "GeneratedText",
     "GenerationPrediction",
+    "MixResult",
     "PairPrediction",
     "Predictor",
     "PretrainingResult",
@@ -125,6 +129,7 @@ __all__ = [
     "finetune",
     "generate",
     "load",
+    "mix",
     "open",
     "pretrain",
     "read",

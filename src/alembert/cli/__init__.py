@@ -30,6 +30,7 @@ COMMANDS: Final = {
     "corpus": "Build a corpus from raw files, and look at it.",
     "vocab": "Learn, extend, prune and evaluate vocabularies.",
     "pretrain": "Pre-train a model from scratch, or adapt one to your text.",
+    "mix": "Mix the weights of a model before and after further training.",
     "finetune": "Fine-tune a model for one task or several.",
     "distill": "Distil a small student from a teacher.",
     "augment": "Augment labelled examples by replacing words.",

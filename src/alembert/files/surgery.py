@@ -91,7 +91,7 @@ def with_added_pieces(checkpoint: Checkpoint, tokenizer: Tokenizer, sources: Map
     """Add rows, or refill unused ones: id of a new piece -> ids of the pieces that it stands for."""
     size = max(checkpoint.blueprint.config.vocab_size, tokenizer.vocab_size)
     state = dict(checkpoint.model.state_dict())
-    for name in _weights_by_piece(checkpoint.model):
+    for name in list_piece_weights(checkpoint.model):
         state[name] = _grow_rows(state[name], size, sources)
     return _with_weights(checkpoint, tokenizer, state)
 
@@ -107,12 +107,12 @@ def with_markers(checkpoint: Checkpoint, tokenizer: Tokenizer, markers: Mapping[
 def with_kept_pieces(checkpoint: Checkpoint, tokenizer: Tokenizer, ids: Sequence[int]) -> Checkpoint:
     """Keep the rows of these old ids, in this order; rows beyond the vocabulary (padding) go too."""
     state = dict(checkpoint.model.state_dict())
-    for name in _weights_by_piece(checkpoint.model):
+    for name in list_piece_weights(checkpoint.model):
         state[name] = state[name][torch.tensor(ids)]
     return _with_weights(checkpoint, tokenizer, state)
 
 
-def _weights_by_piece(model: Model) -> list[str]:
+def list_piece_weights(model: Model) -> list[str]:
     """Name the weights that have one row for each piece; the output is tied, so only its bias is one of them."""
     biases = [f"heads.{name}.bias" for name, spec in model.specs.items() if spec.kind == "masked_lm"]
     return [TOKEN_EMBEDDING, *biases]

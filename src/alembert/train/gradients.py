@@ -8,6 +8,8 @@ has all cores to itself.
 
 Jobs run in threads of a pool: settings that torch keeps per thread (autocast, gradient mode) are the job's own affair.
 
+Weights that are evaluated and written instead of the last ones: between these and the start of the run, or an average.
+
 An exponential moving average of a model's parameters, which often scores better than the last weights.
 
 It costs one copy of the parameters. At the beginning it forgets faster (a share of 1 - (1 + n) / (10 + n) after n
@@ -28,6 +30,7 @@ from torch import Tensor, nn
 
 from alembert import hardware
 from alembert.errors import BadFile, BadSetting
+from alembert.files.mix import interpolate
 from alembert.hardware.torch_settings import keep_freed_memory, limit_operation_threads
 
 LossJob = Callable[[], Tensor]
@@ -128,6 +131,33 @@ def autocast(device: torch.device, half: str | None) -> AbstractContextManager[o
         return nullcontext()
     # Its cache of rounded weights is one for all threads: what a stream finds there would depend on the others.
     return torch.autocast(device.type, dtype=getattr(torch, half), cache_enabled=False)
+
+
+class StartMix:
+    """Remembers the encoder of a model as it was, and moves it back there by a share; heads stay as they were trained."""
+
+    def __init__(self, model: nn.Module, share: float) -> None:
+        self._share = share
+        self._parameters = {n: p for n, p in model.named_parameters() if n.startswith("encoder.")} if share else {}
+        self._start = {name: parameter.detach().clone() for name, parameter in self._parameters.items()}
+
+    @torch.no_grad()
+    def install(self) -> None:
+        """Replace the weights by those between the start and where they are."""
+        for name, parameter in self._parameters.items():
+            parameter.copy_(interpolate(self._start[name], parameter, 1 - self._share))
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Let the model hold the mixed weights inside the block, and exactly its own afterwards."""
+        own = {name: parameter.detach().clone() for name, parameter in self._parameters.items()}
+        self.install()
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                for name, parameter in self._parameters.items():
+                    parameter.copy_(own[name])
 
 
 class ExponentialMovingAverage:

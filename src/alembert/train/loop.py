@@ -25,6 +25,7 @@ from alembert.nn.model import Model
 from alembert.train.distributed import Processes, SilentExit, is_sharded, shard_model, shard_tensors
 from alembert.train.gradients import (
     ExponentialMovingAverage,
+    StartMix,
     accumulate,
     accumulate_sequentially,
     autocast,
@@ -82,6 +83,7 @@ class TrainingLoop:
         self.optimiser = Optimiser(model, settings.optimiser)
         decay = settings.saving.ema_decay
         self.average = None if decay is None else ExponentialMovingAverage(model, decay)
+        self.start_mix = StartMix(model, settings.saving.towards_start)
         self.position = TrainerState()
         self.streams = torch.get_num_threads() if device == "cpu" else 1
         self.half = choose_half_precision(settings.model.precision, device)
@@ -312,7 +314,8 @@ class TrainingLoop:
 
     def _verdict(self) -> EvalResult:
         self.model.eval()
-        with self.average.applied() if self.average else nullcontext(), autocast(self.device, self.half):
+        averaged = self.average.applied() if self.average else nullcontext()
+        with averaged, self.start_mix.applied(), autocast(self.device, self.half):
             if is_sharded(self.model):  # all processes run all passes
                 parts = [self.objective.evaluate(self.model)]
             else:
@@ -373,6 +376,7 @@ class TrainingLoop:
             self._take_best()
         if self.average is not None:
             self.average.install()
+        self.start_mix.install()
         self.model = self.processes.whole_model(self.model).eval()
         return verdict
 

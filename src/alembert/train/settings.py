@@ -301,7 +301,12 @@ class SavingSettings:
     ema_decay: float | None = None
     """Decay of an exponential moving average of the weights (such as 0.999), which is then evaluated and saved; none: off."""
 
+    towards_start: float = 0.0
+    """How far the weights of embeddings and layers that are evaluated and written lie back towards the start of the run,
+    from 0 (as they were trained) to 1; see `alembert mix`."""
+
     def __post_init__(self) -> None:
+        check_share("towards_start", self.towards_start)
         if not self.minutes > 0 or self.log_every < 1 or (self.steps is not None and self.steps < 1):
             raise BadSetting("`minutes`, `steps` and `log_every` of saving are positive numbers.")
         if self.keep not in ("last", "best"):
