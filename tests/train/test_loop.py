@@ -112,6 +112,7 @@ def assert_same(one: TrainingLoop, two: TrainingLoop) -> None:
     [
         {},
         {"saving": replace(USUAL.saving, ema_decay=0.9)},
+        {"saving": replace(USUAL.saving, ema_decay=0.9, towards_start=0.4)},
         {"optimiser": OptimiserSettings(learning_rate=1e-3, half_heads=True)},
         {"optimiser": OptimiserSettings(learning_rate=1e-3, update_every=(4, 2, 1))},
         {"optimiser": OptimiserSettings(name="lamb", learning_rate=1e-3, layer_decay=0.8)},
@@ -127,6 +128,7 @@ def assert_same(one: TrainingLoop, two: TrainingLoop) -> None:
     ids=[
         "plain",
         "average",
+        "towards start",
         "half heads",
         "update every",
         "lamb",
@@ -285,6 +287,19 @@ def test_parts_that_are_freed_begin_at_the_rate_zero_without_moments(make: Make)
     counts = {int(step) for name, step in loop.optimiser.state().items() if name.startswith("step/")}
     assert counts == {4}
     assert [row["step"] for row in loop.log.rows("held_out")].count(4) == 1
+
+
+def test_the_written_encoder_lies_towards_the_start(make: Make) -> None:
+    exact = replace(USUAL, model=ModelSettings(precision="float32"))
+    plain, mixed = make(exact, "plain"), make(replace(exact, saving=SavingSettings(towards_start=0.75)), "mixed")
+    start = {name: weight.clone() for name, weight in plain.model.state_dict().items()}
+    plain.run()
+    verdict = mixed.run()
+    for name, weight in mixed.model.state_dict().items():
+        trained = plain.model.state_dict()[name]
+        expected = torch.lerp(start[name], trained, 0.25) if name.startswith("encoder.") else trained
+        assert torch.equal(weight, expected)
+    assert mixed.objective.summarise([mixed.objective.evaluate(mixed.model)]).scores == verdict.scores
 
 
 def test_the_average_is_what_comes_out(make: Make) -> None:

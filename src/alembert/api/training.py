@@ -86,6 +86,8 @@ class PretrainingResult:
     after: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     tokens: int = 0
     """Tokens that the model was trained on."""
+    summary: str | None = None
+    """Of a run that trained a fresh head first: the losses of the head alone and at the end, and whether the encoder learnt."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -184,7 +186,9 @@ def pretrain(
             done = run(files, folder, PretrainStart(start, vocabulary, size), run_settings, context)
         except AlreadyDone:
             return _read_finished_pretraining(folder)
-    return PretrainingResult(folder=folder, before=done.before, after=done.after, tokens=done.done.tokens)
+    return PretrainingResult(
+        folder=folder, before=done.before, after=done.after, tokens=done.done.tokens, summary=done.summary
+    )
 
 
 @check_arguments
@@ -237,6 +241,8 @@ def distill(
 
 def _read_finished_pretraining(folder: Path) -> PretrainingResult:
     """Read from its log what a run that was complete before has reached."""
+    from alembert.artifact import open_artifact
+    from alembert.train.pretrain.pretrain import ADAPTATION_NOTE
     from alembert.train.runlog import RunLog
     from alembert.train.training_run import RUN_FOLDER
 
@@ -244,7 +250,10 @@ def _read_finished_pretraining(folder: Path) -> PretrainingResult:
     if not rows:
         return PretrainingResult(folder=folder)
     first, last = rows[0], rows[-1]
-    return PretrainingResult(folder=folder, before=first["scores"], after=last["scores"], tokens=last["tokens"])
+    summary = open_artifact(folder).notes.get(ADAPTATION_NOTE)
+    return PretrainingResult(
+        folder=folder, before=first["scores"], after=last["scores"], tokens=last["tokens"], summary=summary
+    )
 
 
 def _train(

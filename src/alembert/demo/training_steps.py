@@ -30,7 +30,6 @@ def pretrain(folders: DemoFolders) -> DemoStep:
     from alembert.train.pretrain.pretrain import pretrain as run
     from alembert.train.pretrain.recipes import biobert
     from alembert.train.run import RunContext
-    from alembert.train.schedule import ScheduleSettings
     from alembert.train.settings import BatchSettings, HeldOutSettings, ModelSettings, OptimiserSettings
 
     settings = replace(
@@ -39,7 +38,6 @@ def pretrain(folders: DemoFolders) -> DemoStep:
         batch=BatchSettings(tokens=STEP_TOKENS, micro_tokens=512),
         model=ModelSettings(),  # all parts at once: none of them has learnt anything yet
         optimiser=OptimiserSettings(learning_rate=2e-3),
-        schedule=ScheduleSettings(warmup=0.06),
         evaluation=HeldOutSettings(share=0.1, times=4),
     )
     start, around = PretrainStart(model=str(folders.extended)), RunContext(overwrite=True)

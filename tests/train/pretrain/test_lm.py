@@ -54,6 +54,22 @@ def test_the_same_portion_always_gives_the_same_micro_batch(shards: Shards, toke
     assert all(torch.equal(one.targets[name].labels, two.targets[name].labels) for name in one.targets)
 
 
+@pytest.mark.parametrize("objectives", [ALL, ObjectiveWeights(masked_lm=1.0, causal=0.5)])
+def test_general_text_is_scored_beside_and_does_not_count(
+    shards: Shards, tokenizer: Tokenizer, objectives: ObjectiveWeights
+) -> None:
+    plain = lesson(shards, tokenizer, objectives=objectives)
+    both = PretrainObjective(shards, tokenizer, plain.settings, general=shards)
+    model = model_for(plain, tokenizer)
+    with torch.inference_mode():
+        verdicts = [each.summarise([each.evaluate(model)]) for each in (plain, both)]
+    assert verdicts[0].loss == verdicts[1].loss
+    added = {name: scores for name, scores in verdicts[1].scores.items() if name not in verdicts[0].scores}
+    expected = {f"{name}, general text" for name in ("masked_lm", "causal") if name in plain.objectives}
+    assert added.keys() == expected
+    assert all(scores["predictions"] > 100 for scores in added.values())
+
+
 def test_padded_and_packed_have_the_same_loss(shards: Shards, tokenizer: Tokenizer) -> None:
     batches = [BatchSettings(tokens=1024, micro_tokens=512, padded=padded) for padded in (False, True)]
     losses = []

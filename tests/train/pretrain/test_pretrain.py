@@ -14,12 +14,15 @@ import transformers
 from alembert import artifact, hardware, sample
 from alembert.errors import AlreadyDone, BadFile, BadSetting, UserError
 from alembert.files.checkpoint import open as open_checkpoint
+from alembert.files.surgery import with_heads
 from alembert.nn.batch import Batch
 from alembert.settings import apply_changes, read_toml
 from alembert.train import training_run
 from alembert.train.pretrain import pretrain as verb
 from alembert.train.pretrain.inputs import PretrainStart
 from alembert.train.pretrain.pretrain import PretrainRunResult, pretrain
+from alembert.train.pretrain.recipes import adapt
+from alembert.train.progress import RunTotals
 from alembert.train.run import RunContext
 from alembert.train.runlog import TrainingProgress
 from alembert.train.schedule import ScheduleSettings
@@ -196,6 +199,70 @@ def test_heads_are_not_trained_alone_if_none_is_fresh(
     token = "encoder.embeddings.token.weight"
     states = [open_checkpoint(each).model.state_dict()[token] for each in (folder, learnt[0])]
     assert not torch.equal(*states)
+
+
+def test_an_adapted_model_says_what_its_head_had_learnt_alone(
+    learnt: tuple[Path, PretrainRunResult], home: Path, around: RunContext, tmp_path: Path
+) -> None:
+    bare = with_heads(open_checkpoint(learnt[0]), {})
+    bare.save(tmp_path / "bare")
+    small = HeldOutSettings(share=0.1, tokens=500, times=0)
+    settings = replace(adapt(), steps=8, batch=BatchSettings(tokens=512, micro_tokens=512), evaluation=small)
+    heard = replace(around, held_out_general=home / "sample.jsonl")
+    start = PretrainStart(model=str(tmp_path / "bare"))
+    done = pretrain([home / "corpus"], tmp_path / "out", start, settings, heard)
+    assert done.head_alone["masked_lm"]["loss"] != done.before["masked_lm"]["loss"]
+    assert "masked_lm, general text" in done.after
+    assert done.summary is not None
+    assert f"after the head alone: {done.head_alone['masked_lm']['loss']:.3f}; final: " in done.summary
+    assert "The head had more to learn" in done.summary
+    manifest = artifact.verify(tmp_path / "out")
+    assert manifest.notes == {"adaptation": done.summary}
+    assert manifest.counts["steps_of_head_alone"] == 2
+    assert [each.name for each in manifest.inputs] == ["corpus", "bare", "sample.jsonl"]
+    assert "after the head alone" in (tmp_path / "out/README.md").read_text()
+    before, after = (open_checkpoint(tmp_path / name).model.state_dict() for name in ("bare", "out"))
+    moved = {name for name, weight in before.items() if name in after and not torch.equal(weight, after[name])}
+    assert moved
+    assert not [name for name in moved if name.startswith("encoder.embeddings.")]
+
+
+def scored(loss: float, general: float | None = None) -> dict[str, dict[str, float]]:
+    more = {} if general is None else {"masked_lm, general text": {"loss": general}}
+    return {"masked_lm": {"loss": loss}, **more}
+
+
+@pytest.mark.parametrize(
+    ("alone", "after", "plateaued", "sentence"),
+    [
+        (
+            scored(5.1, 4.9),
+            scored(4.6, 4.95),
+            True,
+            "final: 4.600; general text 4.900 -> 4.950. The run was long enough",
+        ),
+        (
+            scored(5.1),
+            scored(5.09),
+            True,
+            "final: 5.090. The run was too short to teach the model more than its own head",
+        ),
+        (scored(5.1), scored(4.6), False, "final: 4.600. The head had more to learn"),
+    ],
+)
+def test_the_summary_says_whether_a_run_was_long_enough(
+    alone: dict[str, Any], after: dict[str, Any], plateaued: bool, sentence: str
+) -> None:
+    summary = PretrainRunResult({}, after, RunTotals(), alone, plateaued).summary
+    assert summary is not None
+    assert sentence in summary
+    assert PretrainRunResult({}, after, RunTotals()).summary is None
+
+
+def test_general_text_without_a_token_is_refused(run: Callable[..., Path], tmp_path: Path) -> None:
+    (tmp_path / "empty.txt").write_text("\n")
+    with pytest.raises(UserError):
+        run(held_out_general=tmp_path / "empty.txt")
 
 
 # -- the same command again

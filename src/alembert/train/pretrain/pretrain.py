@@ -25,6 +25,8 @@ from alembert.train.settings import PretrainSettings
 from alembert.train.training_run import RUN_FOLDER, STATE_FOLDER, TrainingRun, with_default_tokens
 
 DEFAULT_TOKENS: Final = 10_000_000
+ADAPTATION_NOTE: Final = "adaptation"
+"""Name of the sentence in the manifest that compares the head alone with the end of the run."""
 LEARNT_SHARE: Final = 0.01
 """Share of the loss of a head alone by which a run has to be better, to have taught the encoder."""
 PUBLISHED_HEADS: Final = ("masked_lm", "next_sentence")
@@ -137,7 +139,7 @@ class _PretrainRun:
             draft.counts.update(result.done.counts)
             if position.freed is not None and result.summary:
                 draft.counts["steps_of_head_alone"] = position.freed.step
-                draft.notes["adaptation"] = result.summary
+                draft.notes[ADAPTATION_NOTE] = result.summary
         return result
 
     def _without_unpublished_heads(self, trained: Checkpoint) -> Checkpoint:

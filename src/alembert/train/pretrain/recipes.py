@@ -58,14 +58,14 @@ def biobert() -> PretrainSettings:
     """Adapt a model to a domain: entities masked whole, other words too, and entity boundaries found.
 
     BioBERT as published keeps BERT's own vocabulary and objectives: that is `adapt` with unit = "piece" and
-    next_sentence = 1. Embeddings are trained, since an extended vocabulary has new rows.
+    next_sentence = 1. The rate is high and embeddings are trained, since an extended vocabulary has new rows: for long runs.
     """
-    gentle = adapt()
-    return replace(
-        gentle,
+    return PretrainSettings(
         objectives=ObjectiveWeights(masked_lm=1.0, boundaries=0.2),
         masks=MaskSettings(unit="entity", entity_rate=0.3),
-        model=replace(gentle.model, frozen=()),
+        model=ModelSettings(first=("heads",), first_share=0.05),
+        optimiser=OptimiserSettings(learning_rate=3e-4),
+        schedule=ScheduleSettings(warmup=0.06),
     )
 
 
