@@ -25,7 +25,6 @@ SHORT: dict[str, str] = {
     "tasks/rewriting.py": "the base class of what tasks add to augmentation, which none of them can hold",
     "train/augment/settings.py": "settings load without torch",
     "train/finetune/data_reports.py": "shared by fine-tuning and distillation",
-    "train/schedule.py": "the learning rate is what people search for",
 }
 """Short modules that are not a part of another one, with the reason."""
 
