@@ -19,7 +19,6 @@ from alembert.nn.config import preset
 from alembert.nn.model import new_model
 from alembert.text.tokenizer import Tokenizer
 from alembert.train import loop as loop_module
-from alembert.train import unfreezing
 from alembert.train.loop import TrainingLoop
 from alembert.train.objective import EvalResult, LMTarget, MicroBatch
 from alembert.train.pretrain.lm import PretrainObjective
@@ -256,11 +255,9 @@ def test_only_the_first_parts_change_at_first(make: Make) -> None:
 
 
 @pytest.mark.parametrize("stop", [2, 3, 4, 5])
-def test_a_run_killed_around_the_freeing_of_parts_ends_like_one_that_was_not(
-    make: Make, stop: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(unfreezing, "PLATEAU_STEPS", 2)
-    model = ModelSettings(first=("heads",), first_share=0.9, first_learning_rate=1e-2, first_plateau=1.0)
+def test_a_run_killed_around_the_freeing_of_parts_ends_like_one_that_was_not(make: Make, stop: int) -> None:
+    plateau = {"first_plateau": 1.0, "first_plateau_steps": 2}
+    model = ModelSettings(first=("heads",), first_share=0.9, first_learning_rate=1e-2, **plateau)
     settings = replace(USUAL, model=model, schedule=ScheduleSettings(warmup=0.2, restart=True))
     settings = replace(settings, saving=replace(settings.saving, steps=1))
     whole = make(settings, "whole")

@@ -67,6 +67,7 @@ def test_every_field_has_an_explanation(kind: type) -> None:
         (ModelSettings, {"first": ("head",)}, "the parts of a model are embeddings, layers, heads"),
         (ModelSettings, {"first_share": 2.0}, "expected a share from 0 to 1"),
         (ModelSettings, {"first_plateau": 1.5}, "expected a share from 0 to 1"),
+        (ModelSettings, {"first_plateau_steps": 0}, "expected 1 or more"),
         (ModelSettings, {"first_learning_rate": 0.0}, "expected a positive number, or none"),
         (SavingSettings, {"towards_start": -0.1}, "expected a share from 0 to 1"),
         (HeldOutSettings, {"share": 1.0}, "expected a share from 0, below 1"),

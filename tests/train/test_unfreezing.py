@@ -5,12 +5,13 @@ import pytest
 from alembert.train.schedule import ScheduleSettings, get_rate_factor
 from alembert.train.settings import ModelSettings, OptimiserSettings, RunSettings
 from alembert.train.unfreezing import (
-    PLATEAU_STEPS,
     add_first_loss,
     get_learning_rate,
     has_plateaued,
     is_first_step_over,
 )
+
+PLATEAU_STEPS = 50
 
 
 def settings(*, restart: bool = True, first_rate: float | None = 1e-3) -> RunSettings:
@@ -37,18 +38,18 @@ def settings(*, restart: bool = True, first_rate: float | None = 1e-3) -> RunSet
 def test_a_plateau_is_seen_by_the_means_of_many_steps(
     losses: list[float], improvement: float | None, expected: bool
 ) -> None:
-    assert has_plateaued(losses, improvement) is expected
+    assert has_plateaued(losses, improvement, PLATEAU_STEPS) is expected
 
 
 def test_only_the_losses_that_are_compared_are_remembered() -> None:
     losses: list[float] = []
     for number in range(300):
-        add_first_loss(losses, float(number))
+        add_first_loss(losses, float(number), PLATEAU_STEPS)
     assert losses == [float(number) for number in range(300 - 2 * PLATEAU_STEPS, 300)]
 
 
 def test_the_first_step_ends_with_its_share_of_the_run_or_at_a_plateau() -> None:
-    model = ModelSettings(first=("heads",), first_share=0.25, first_plateau=0.01)
+    model = ModelSettings(first=("heads",), first_share=0.25, first_plateau=0.01, first_plateau_steps=PLATEAU_STEPS)
     level = [5.0] * (2 * PLATEAU_STEPS)
     assert [is_first_step_over(at, [], model) for at in (0.0, 0.249, 0.25)] == [False, False, True]
     assert is_first_step_over(0.1, level, model)

@@ -224,7 +224,8 @@ class TrainingLoop:
     def _note(self, totals: StepTotals, seconds: float, rate: float, norm: float) -> None:
         self.meter.add(totals, seconds)
         if self._is_first_step:
-            add_first_loss(self.position.first_losses, totals.loss)
+            steps = self.settings.model.first_plateau_steps
+            add_first_loss(self.position.first_losses, totals.loss, steps)
         self._tell(totals.loss)
         if self.position.done.step % self.settings.saving.log_every == 0:
             self._write_row(rate, norm)

@@ -217,8 +217,9 @@ class ModelSettings:
     first_learning_rate: float | None = None
     """Peak learning rate while only `first` is trained; none: that of the optimiser."""
     first_plateau: float | None = None
-    """Train everything as soon as the mean training loss of 50 steps is better by less than this share (such as 0.01) than
-    that of the 50 steps before; none: after `first_share`."""
+    """Train everything as soon as the training loss has fallen by less than this share (such as 0.01); none: after `first_share`."""
+    first_plateau_steps: int = 200
+    """Steps whose mean loss is compared with that of as many steps before, to find the plateau."""
     frozen: tuple[str, ...] = ()
     """Frozen parts: embeddings, layers or the lowest of them (layers:4), heads."""
     unfreeze_share: float = 0.0
@@ -246,6 +247,8 @@ class ModelSettings:
             raise BadSetting(
                 f"`first_learning_rate` is {self.first_learning_rate}; expected a positive number, or none."
             )
+        if self.first_plateau_steps < 1:
+            raise BadSetting(f"`first_plateau_steps` is {self.first_plateau_steps}; expected 1 or more.")
         check_share("first_plateau", self.first_plateau or 0.0)
         check_share("first_share", self.first_share)
         check_share("unfreeze_share", self.unfreeze_share)

@@ -11,15 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean
-from typing import Final
 
 from alembert.nn.model import Model
 from alembert.train.parts import set_trainable_parts
 from alembert.train.schedule import get_rate_factor
 from alembert.train.settings import ModelSettings, RunSettings
-
-PLATEAU_STEPS: Final = 50
-"""Steps whose mean loss is compared with that of as many steps before."""
 
 
 def choose_parts(model: Model, settings: ModelSettings, progress: float, *, alone: bool) -> None:
@@ -30,24 +26,26 @@ def choose_parts(model: Model, settings: ModelSettings, progress: float, *, alon
 
 def is_first_step_over(progress: float, losses: Sequence[float], settings: ModelSettings) -> bool:
     """Return whether all parts are to be trained, by the share of the run that is done or the losses of the first parts."""
-    return progress >= settings.first_share or has_plateaued(losses, settings.first_plateau)
+    return progress >= settings.first_share or has_plateaued(
+        losses, settings.first_plateau, settings.first_plateau_steps
+    )
 
 
-def add_first_loss(losses: list[float], loss: float) -> None:
-    """Add the loss of a step, and forget those that no comparison needs any more."""
+def add_first_loss(losses: list[float], loss: float, steps: int) -> None:
+    """Add the loss of a step, and forget those that no comparison of so many steps needs any more."""
     losses.append(loss)
-    del losses[: -2 * PLATEAU_STEPS]
+    del losses[: -2 * steps]
 
 
-def has_plateaued(losses: Sequence[float], improvement: float | None) -> bool:
-    """Return whether the last losses are better than those before them by less than this share; none: never.
+def has_plateaued(losses: Sequence[float], improvement: float | None, steps: int) -> bool:
+    """Return whether the last losses are better than as many before them by less than this share; none: never.
 
-    >>> has_plateaued([5.0] * 50 + [4.99] * 50, 0.01), has_plateaued([5.0] * 50 + [4.5] * 50, 0.01)
+    >>> has_plateaued([5.0, 5.0, 4.99, 4.99], 0.01, 2), has_plateaued([5.0, 5.0, 4.5, 4.5], 0.01, 2)
     (True, False)
     """
-    if improvement is None or len(losses) < 2 * PLATEAU_STEPS:
+    if improvement is None or len(losses) < 2 * steps:
         return False
-    before, after = fmean(losses[-2 * PLATEAU_STEPS : -PLATEAU_STEPS]), fmean(losses[-PLATEAU_STEPS:])
+    before, after = fmean(losses[-2 * steps : -steps]), fmean(losses[-steps:])
     return before - after < improvement * before
 
 

@@ -215,7 +215,7 @@ def test_an_adapted_model_says_what_its_head_had_learnt_alone(
     assert "masked_lm, general text" in done.after
     assert done.summary is not None
     assert f"after the head alone: {done.head_alone['masked_lm']['loss']:.3f}; final: " in done.summary
-    assert "The head had more to learn" in done.summary
+    assert "The head was still learning" in done.summary
     manifest = artifact.verify(tmp_path / "out")
     assert manifest.notes == {"adaptation": done.summary}
     assert manifest.counts["steps_of_head_alone"] == 2
@@ -247,7 +247,7 @@ def scored(loss: float, general: float | None = None) -> dict[str, dict[str, flo
             True,
             "final: 5.090. The run was too short to teach the model more than its own head",
         ),
-        (scored(5.1), scored(4.6), False, "final: 4.600. The head had more to learn"),
+        (scored(5.1), scored(4.6), False, "final: 4.600. The head was still learning"),
     ],
 )
 def test_the_summary_says_whether_a_run_was_long_enough(

@@ -57,7 +57,10 @@ class PretrainRunResult:
             f"; general text {one['loss']:.3f} -> {two['loss']:.3f}" for one, two in [general] if one and two
         )
         if not self.head_plateaued:
-            return f"{changes}. The head had more to learn when the encoder was freed: train for longer."
+            return (
+                f"{changes}. The head was still learning when the encoder was freed, so it cannot be told how much of this "
+                "the encoder has learnt: train for longer."
+            )
         if alone - final < LEARNT_SHARE * alone:
             return f"{changes}. The run was too short to teach the model more than its own head: train for longer."
         return f"{changes}. The run was long enough to teach the encoder, not only the head."
