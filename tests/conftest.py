@@ -4,6 +4,7 @@ import importlib.util
 import os
 import signal
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +42,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def draw_png() -> Iterator[Callable[..., Any]]:
     """Leave out what takes longer than a tiny run, and yield the function that draws its curves.
 
-    That is the picture of the curves, the speed of this machine, and waiting for the disk.
+    That is the picture of the curves, the speed of this machine, and waiting for the disk. Training is in float32 unless
+    a test asks for less: what is faster differs between machines, and for each new shape of a bfloat16 product oneDNN
+    writes a program, which takes longer than all products of a tiny model.
     """
-    draw = curves.render_panels_png
+    draw, detect = curves.render_panels_png, hardware.detect_capabilities
+
+    def detect_exact(*arguments: Any, **options: Any) -> hardware.Capabilities:
+        found = detect(*arguments, **options)
+        return found if options.get("prober") else replace(found, training_type="float32")
+
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hardware, "detect_capabilities", detect_exact)
         patch.setattr(curves, "render_panels_png", lambda *_: b"")
         patch.setattr(hardware, "measure_matmul_peak", lambda dtype="float32": 100.0, raising=False)
         patch.setattr(os, "fsync", lambda _: None)

@@ -1,5 +1,6 @@
 """The surface: public names, commands and their docs pages, exit codes, and documentation that runs."""
 
+import io
 import json
 import os
 import re
@@ -7,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import warnings
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -151,18 +153,33 @@ def test_lines_that_cannot_be_used_are_named_and_the_rest_goes_on(playground: Pa
 
 @pytest.mark.parametrize("command", [["fill"], ["inspect", "tokens"]], ids=lambda c: c[0])
 @pytest.mark.parametrize("json_flag", [[], ["--json"]], ids=["text", "json"])
-def test_a_terminal_without_utf8_gets_escapes(command: list[str], json_flag: list[str], playground: Path) -> None:
+def test_a_terminal_without_utf8_gets_escapes(
+    command: list[str], json_flag: list[str], playground: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(playground)
+    monkeypatch.setattr(sys, "argv", ["alembert", *command, "work/demo/checkpoint", "\u5496[MASK]", *json_flag])
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="strict"))
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # the command line has its own, until the end
+    assert run() == 0
+    assert b"\\u5496" in sys.stdout.buffer.getvalue()  # type: ignore[attr-defined]
+
+
+def test_a_process_without_utf8_writes_escapes(playground: Path) -> None:
     environment = {**os.environ, "PYTHONIOENCODING": "ascii:strict", "NO_COLOR": "1"}
-    arguments = [*command, "work/demo/checkpoint", "\u5496[MASK]", *json_flag]
-    result = alembert_command(*arguments, cwd=playground, env=environment)
+    result = alembert_command(
+        "inspect", "tokens", "work/demo/checkpoint", "\u5496[MASK]", cwd=playground, env=environment
+    )
     assert result.returncode == 0, result.stderr
     assert "\\u5496" in result.stdout
 
 
-def test_stdin_that_is_not_utf8_is_a_sentence(playground: Path) -> None:
-    command = [sys.executable, "-m", "alembert", "fill", "work/demo/checkpoint"]
-    result = subprocess.run(command, cwd=playground, input=b"\xff[MASK]", capture_output=True, check=False)
-    assert (result.returncode, b"not UTF-8" in result.stderr) == (2, True)
+def test_stdin_that_is_not_utf8_is_a_sentence(
+    playground: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(playground)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xff[MASK]"), encoding="utf8"))
+    assert run(["fill", "work/demo/checkpoint"]) == 2
+    assert "not UTF-8" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("out", ["/proc/nowhere", "/dev/full"])
@@ -211,15 +228,19 @@ def parse(words: list[str]) -> None:
     command.make_context("alembert", list(words), parent=context)
 
 
-def test_the_same_command_again_has_nothing_to_do(playground: Path) -> None:
+def test_the_same_command_again_has_nothing_to_do(
+    playground: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(playground)
     commands = [
         ["vocab", "learn", "work/demo/corpus", "--size", "1500", "--out", "work/learnt"],
         ["corpus", "build", "abstracts.jsonl", "--out", "work/corpus"],
     ]
     for command in commands:
-        assert alembert_command(*command, cwd=playground).returncode == 0
-        again = alembert_command(*command, cwd=playground)
-        assert (again.returncode, "already complete" in again.stderr) == (0, True)
+        assert run(command) == 0
+        assert "already complete" not in capsys.readouterr().err
+        assert run(command) == 0
+        assert "already complete" in capsys.readouterr().err
 
 
 def test_no_command_shows_the_help_and_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,7 @@ def refuse(*arguments, **more):
     raise AssertionError("a connection was attempted")
 socket.socket.connect = socket.socket.connect_ex = socket.create_connection = socket.getaddrinfo = refuse
 from alembert.cli import run
-code = run(sys.argv[1:])
+code = max(run([*sys.argv[1:], "--format", form, "--out", form]) for form in ("onnx", "openvino"))
 sys.exit("telemetry was loaded" if sys.modules.get("openvino_telemetry") is not None else code)
 """
 
@@ -177,10 +177,11 @@ def test_a_file_of_several_tasks_says_whose_it_is(word: str, command: Any) -> No
     assert "name the task of each file, as in --calibrate ner=FILE" in err
 
 
-@pytest.mark.parametrize("form", ["openvino", "onnx"])
-def test_no_connection_is_attempted(form: str) -> None:
-    arguments = [*INT8, "--set", "max_score_loss=100", "--format", form, "--out", "int8"]
+def test_no_connection_is_attempted() -> None:
+    arguments = [*INT8, "--set", "max_score_loss=100"]
     done = subprocess.run(
         [sys.executable, "-c", GUARDED, *arguments], capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr
+    assert Path("openvino/model.xml").is_file()
+    assert Path("onnx/model.onnx").is_file()

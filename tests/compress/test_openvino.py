@@ -46,6 +46,7 @@ HEADS = {
     "cls_train_layer": HeadSpec(kind="embed", pooling="cls_train_layer"),
     "mean_vector": HeadSpec(kind="embed", pooling="mean"),
 }
+FIRST_TOKEN = ("choice", "next", "first", "cls", "cls_layer", "cls_train_layer")
 
 
 def model_of(**changes: Any) -> Model:
@@ -64,13 +65,6 @@ def rows_of(lengths: Sequence[int]) -> list[Row]:
     ]
 
 
-def computed(model: Model, head: str, rows: Sequence[Row]) -> list[npt.NDArray[np.float32]]:
-    outputs = OpenVinoGraph(build_openvino(model, head), threads=1, streams=1).infer(rows)[head]
-    if not model.spec(head).per_token:
-        return list(outputs)
-    return [outputs[place, : row.length] for place, row in enumerate(rows)]
-
-
 @torch.inference_mode()
 def expected(model: Model, head: str, rows: Sequence[Row]) -> list[npt.NDArray[np.float32]]:
     batch = Batch.packed([row.ids for row in rows], [row.segments for row in rows if row.segments is not None])
@@ -84,11 +78,27 @@ def model(request: pytest.FixtureRequest) -> Model:
     return model_of(**SHAPES[request.param])
 
 
+ROWS = (5, 32, 1, 5)
+
+
+def assert_as_torch(model: Model, heads: Sequence[str]) -> None:
+    """Check a graph of these heads: the last layer computes the first token alone if they read no other."""
+    rows = rows_of(ROWS)
+    outputs = OpenVinoGraph(build_openvino(model, *heads), threads=1, streams=1).infer(rows)
+    for head in heads:
+        for own, wanted, row in zip(outputs[head], expected(model, head, rows), rows, strict=True):
+            found = own[: row.length] if model.spec(head).per_token else own
+            np.testing.assert_allclose(found, wanted, atol=1e-4, err_msg=head)
+
+
 @pytest.mark.parametrize("head", HEADS)
-def test_the_graph_gives_what_torch_gives(model: Model, head: str) -> None:
-    rows = rows_of([5, 32, 1, 5])
-    for found, wanted in zip(computed(model, head, rows), expected(model, head, rows), strict=True):
-        np.testing.assert_allclose(found, wanted, atol=1e-4)
+def test_the_graph_of_a_head_gives_what_torch_gives(head: str) -> None:
+    assert_as_torch(model_of(), [head])
+
+
+@pytest.mark.parametrize("heads", [HEADS, FIRST_TOKEN], ids=["all heads", "first token"])
+def test_the_graph_of_every_encoder_gives_what_torch_gives(model: Model, heads: Sequence[str]) -> None:
+    assert_as_torch(model, list(heads))
 
 
 @pytest.fixture(scope="module")
@@ -116,11 +126,11 @@ def test_padding_of_a_lone_row_ends_where_the_model_does_and_changes_nothing(len
 
 
 def test_only_the_first_token_leaves_the_last_layer_if_no_other_is_read() -> None:
-    def shape_of(head: str) -> str:
-        nodes = {node.get_friendly_name(): node for node in build_openvino(model_of(), head).get_ops()}
+    def shape_of(*heads: str) -> str:
+        nodes = {node.get_friendly_name(): node for node in build_openvino(model_of(), *heads).get_ops()}
         return str(nodes["layer.1.outer"].get_output_partial_shape(0))
 
-    assert shape_of("first") == "[?,1,16]"
+    assert shape_of("first") == shape_of(*FIRST_TOKEN) == "[?,1,16]"
     assert shape_of("mean") == "[?,?,16]"
 
 
@@ -137,14 +147,6 @@ def test_a_head_over_the_vocabulary_is_refused() -> None:
     )
     with pytest.raises(BadSetting, match="fill masks or write texts"):
         build_openvino(model, "words")
-
-
-def test_all_heads_at_once_give_what_each_gives(model: Model) -> None:
-    rows = rows_of([5, 32, 1, 5])
-    outputs = OpenVinoGraph(build_openvino(model, *HEADS), threads=1, streams=1).infer(rows)
-    for head in HEADS:
-        for own, wanted, row in zip(outputs[head], expected(model, head, rows), rows, strict=True):
-            np.testing.assert_allclose(own[: row.length] if model.spec(head).per_token else own, wanted, atol=1e-4)
 
 
 def test_heads_that_give_the_same_are_two_outputs() -> None:

@@ -122,6 +122,7 @@ def assert_same(one: TrainingLoop, two: TrainingLoop) -> None:
         },
         {"model": ModelSettings(frozen=("layers:1",), unfreeze_share=0.8)},
         {"model": ModelSettings(recompute=True)},
+        {"model": ModelSettings(precision="bfloat16")},
         {"objectives": ObjectiveWeights(masked_lm=1.0, next_sentence=1.0, boundaries=0.3, causal=0.5)},
         {"objectives": ObjectiveWeights(masked_lm=0.0, rtd=50.0, entity_types=1.0)},
         {
@@ -141,6 +142,7 @@ def assert_same(one: TrainingLoop, two: TrainingLoop) -> None:
         "restart",
         "thawing",
         "recompute",
+        "bfloat16",
         "objectives",
         "generator",
         "generator and half heads",
@@ -200,6 +202,15 @@ def test_dropout_is_drawn_anew_in_every_step(make: Make) -> None:
         loop.position.done = replace(loop.position.done, step=step)
         losses.append(float(loop._loss(0, micro, totals, {}).detach()))
     assert losses[0] == losses[1] != losses[2]
+
+
+def test_products_have_the_type_that_is_fastest_here_unless_another_is_asked_for(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = replace(hardware.detect_capabilities(), training_type="bfloat16")
+    monkeypatch.setattr(hardware, "detect_capabilities", lambda: machine)
+    assert make().half == "bfloat16"
+    assert make(replace(USUAL, model=ModelSettings(precision="float32"))).half is None
 
 
 # -- what must not matter
