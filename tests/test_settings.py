@@ -31,7 +31,8 @@ from alembert.tasks.task import get_task_class
 from alembert.train.augment.settings import AugmentSettings
 from alembert.train.distill.settings import DistillSettings, StageLossWeights
 from alembert.train.finetune.settings import FinetuneSettings
-from alembert.train.settings import OptimiserSettings, SavingSettings, SequenceSettings
+from alembert.train.pretrain.settings import SequenceSettings
+from alembert.train.settings import OptimiserSettings, SavingSettings
 
 SETTINGS: tuple[Any, ...] = (
     AugmentSettings,

@@ -14,7 +14,7 @@ from alembert.cli.pretrain import parse_count
 from alembert.errors import BadSetting
 from alembert.settings import apply_changes
 from alembert.train.pretrain.recipes import RECIPES, get_recipe
-from alembert.train.settings import PretrainSettings
+from alembert.train.pretrain.settings import PretrainSettings
 
 QUICK = ["--set", "steps=2", "--set", "seed=5", "--set", "run.workers=1", "--set", "run.device=cpu"]
 

@@ -39,7 +39,7 @@ from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import SpecialTokens, Vocabulary
 from alembert.train.objective import MicroBatch
 from alembert.train.pretrain.lm import PretrainObjective
-from alembert.train.settings import ObjectiveWeights, PretrainSettings
+from alembert.train.pretrain.settings import ObjectiveWeights, PretrainSettings
 from page_checks import check_page
 
 MARKS = sorted({m for passage in sample.load_passages() for m in passage.text.lower() if not m.isspace()})

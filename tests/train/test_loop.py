@@ -22,18 +22,11 @@ from alembert.train import loop as loop_module
 from alembert.train.loop import TrainingLoop
 from alembert.train.objective import EvalResult, LMTarget, MicroBatch
 from alembert.train.pretrain.lm import PretrainObjective
+from alembert.train.pretrain.settings import HeldOutSettings, ObjectiveWeights, PretrainSettings
 from alembert.train.progress import MAX_SKIPPED_STEPS
 from alembert.train.runlog import RunLog, TrainingProgress
 from alembert.train.schedule import ScheduleSettings
-from alembert.train.settings import (
-    BatchSettings,
-    HeldOutSettings,
-    ModelSettings,
-    ObjectiveWeights,
-    OptimiserSettings,
-    PretrainSettings,
-    SavingSettings,
-)
+from alembert.train.settings import BatchSettings, ModelSettings, OptimiserSettings, SavingSettings
 from alembert.train.state import RunStates
 
 USUAL = PretrainSettings(

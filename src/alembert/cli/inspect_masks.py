@@ -32,7 +32,7 @@ from alembert.settings import read_layers, split_table
 from alembert.terminal import escape_controls, note, print_json, stdout_console
 from alembert.text.tokenizer import Tokenizer
 from alembert.train.pretrain.recipes import resolve_recipe
-from alembert.train.settings import PretrainSettings
+from alembert.train.pretrain.settings import PretrainSettings
 
 _STYLES: Final[dict[MaskAction | None, str]] = {
     "mask": "white on red",

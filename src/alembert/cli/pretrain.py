@@ -28,7 +28,7 @@ from alembert.hardware.torch_settings import resolve_device
 from alembert.settings import parse_count, read_layers, split_table
 from alembert.terminal import ProgressBar, note, print_json
 from alembert.train.pretrain.recipes import choose_recipe, resolve_recipe
-from alembert.train.settings import USUAL_WEIGHTS, ObjectiveWeights, PretrainSettings
+from alembert.train.pretrain.settings import USUAL_WEIGHTS, ObjectiveWeights, PretrainSettings
 
 if TYPE_CHECKING:
     from alembert.train.pretrain.pretrain import PretrainRunResult

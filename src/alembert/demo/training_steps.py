@@ -29,8 +29,9 @@ def pretrain(folders: DemoFolders) -> DemoStep:
     from alembert.train.pretrain.inputs import PretrainStart
     from alembert.train.pretrain.pretrain import pretrain as run
     from alembert.train.pretrain.recipes import biobert
+    from alembert.train.pretrain.settings import HeldOutSettings
     from alembert.train.run import RunContext
-    from alembert.train.settings import BatchSettings, HeldOutSettings, ModelSettings, OptimiserSettings
+    from alembert.train.settings import BatchSettings, ModelSettings, OptimiserSettings
 
     settings = replace(
         biobert(),

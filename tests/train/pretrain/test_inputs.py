@@ -10,8 +10,8 @@ from alembert import sample
 from alembert.errors import BadFile, BadSetting
 from alembert.files.checkpoint import open as open_checkpoint
 from alembert.train.pretrain.inputs import PretrainStart, prepare_inputs
+from alembert.train.pretrain.settings import ObjectiveWeights, PretrainSettings, SequenceSettings
 from alembert.train.run import RunContext
-from alembert.train.settings import ObjectiveWeights, PretrainSettings, SequenceSettings
 
 SETTINGS = PretrainSettings(steps=1, segmenter="characters")
 ONE_WORKER = RunContext(workers=1)

@@ -13,13 +13,8 @@ from alembert.nn.model import Model, new_model
 from alembert.text.tokenizer import Tokenizer
 from alembert.train.objective import MicroBatch
 from alembert.train.pretrain.lm import PretrainObjective
-from alembert.train.settings import (
-    BatchSettings,
-    HeldOutSettings,
-    ObjectiveWeights,
-    PretrainSettings,
-    SequenceSettings,
-)
+from alembert.train.pretrain.settings import HeldOutSettings, ObjectiveWeights, PretrainSettings, SequenceSettings
+from alembert.train.settings import BatchSettings
 
 ALL = ObjectiveWeights(masked_lm=1.0, next_sentence=1.0, boundaries=0.5)
 

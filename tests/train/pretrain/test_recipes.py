@@ -8,7 +8,7 @@ import pytest
 from alembert.errors import BadSetting
 from alembert.settings import apply_changes, to_toml
 from alembert.train.pretrain.recipes import RECIPES, bert_original, get_recipe
-from alembert.train.settings import PretrainSettings
+from alembert.train.pretrain.settings import PretrainSettings
 
 
 @pytest.mark.parametrize("name", RECIPES)

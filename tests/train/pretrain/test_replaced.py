@@ -26,14 +26,9 @@ from alembert.train.pretrain.inputs import PretrainStart
 from alembert.train.pretrain.lm import PretrainObjective
 from alembert.train.pretrain.pretrain import PretrainRunResult, pretrain
 from alembert.train.pretrain.replaced import EntityTypeObjective, fill_masks, sample_by_draws
+from alembert.train.pretrain.settings import HeldOutSettings, ObjectiveWeights, PretrainSettings
 from alembert.train.run import RunContext
-from alembert.train.settings import (
-    BatchSettings,
-    HeldOutSettings,
-    ObjectiveWeights,
-    PretrainSettings,
-    SavingSettings,
-)
+from alembert.train.settings import BatchSettings, SavingSettings
 
 USUAL = PretrainSettings(
     steps=2,

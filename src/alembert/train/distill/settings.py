@@ -16,16 +16,9 @@ from alembert.files.student_shape import StudentSettings
 from alembert.tasks.settings import DistillLossSettings
 from alembert.train.augment.settings import AugmentSettings
 from alembert.train.finetune.settings import EpochSettings, get_default_settings
+from alembert.train.pretrain.settings import HeldOutSettings, SequenceSettings
 from alembert.train.schedule import ScheduleSettings
-from alembert.train.settings import (
-    BatchSettings,
-    EvaluationSettings,
-    HeldOutSettings,
-    OptimiserSettings,
-    RunSettings,
-    SavingSettings,
-    SequenceSettings,
-)
+from alembert.train.settings import BatchSettings, EvaluationSettings, OptimiserSettings, RunSettings, SavingSettings
 
 LAYER_LOSSES: Final = ("attention", "hidden", "embeddings", "relations", "contrastive")
 """Losses that compare the layers of both models."""

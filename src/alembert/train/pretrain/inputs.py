@@ -33,8 +33,8 @@ from alembert.nn.config import EncoderConfig, preset
 from alembert.nn.heads import HeadSpec
 from alembert.text.tokenizer import Tokenizer
 from alembert.train.pretrain.replaced import choose_objectives, collect_tags
+from alembert.train.pretrain.settings import PretrainSettings
 from alembert.train.run import RunContext
-from alembert.train.settings import PretrainSettings
 
 DEFAULT_VOCAB_SIZE: Final = 8000
 """Size of a vocabulary that is learnt on the way, because none was given."""

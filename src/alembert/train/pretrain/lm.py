@@ -50,7 +50,7 @@ from alembert.train.pretrain.objectives import (
     select_answers,
 )
 from alembert.train.pretrain.replaced import GENERATOR, EntitySwapObjective, choose_objectives, fill_masks
-from alembert.train.settings import PretrainSettings
+from alembert.train.pretrain.settings import PretrainSettings
 
 SeedAddress = tuple[int | str, ...]
 

@@ -22,9 +22,9 @@ from alembert.train.distributed import Processes
 from alembert.train.pretrain.inputs import PretrainInputs, PretrainStart, prepare_inputs
 from alembert.train.pretrain.lm import GENERAL_TEXT, PretrainObjective
 from alembert.train.pretrain.replaced import GENERATOR
+from alembert.train.pretrain.settings import PretrainSettings
 from alembert.train.progress import RunTotals
 from alembert.train.run import OutputFolder, RunContext, join_processes
-from alembert.train.settings import PretrainSettings
 from alembert.train.training_run import RUN_FOLDER, STATE_FOLDER, TrainingRun, with_default_tokens
 
 DEFAULT_TOKENS: Final = 10_000_000

@@ -13,15 +13,9 @@ from typing import Any, Final
 from alembert.data.masking import MaskSettings
 from alembert.errors import BadSetting
 from alembert.settings import apply_changes, split_value
+from alembert.train.pretrain.settings import ObjectiveWeights, PretrainSettings, SequenceSettings
 from alembert.train.schedule import ScheduleSettings
-from alembert.train.settings import (
-    BatchSettings,
-    ModelSettings,
-    ObjectiveWeights,
-    OptimiserSettings,
-    PretrainSettings,
-    SequenceSettings,
-)
+from alembert.train.settings import BatchSettings, ModelSettings, OptimiserSettings
 
 
 def bert_original() -> PretrainSettings:

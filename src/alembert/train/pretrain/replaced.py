@@ -44,7 +44,7 @@ from alembert.train.pretrain.objectives import (
     TrainingInstance,
     build_objectives,
 )
-from alembert.train.settings import PretrainSettings
+from alembert.train.pretrain.settings import PretrainSettings
 
 GENERATOR: Final = "generator"
 """Name of the generator's objective and head."""

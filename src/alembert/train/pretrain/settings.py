@@ -1,0 +1,168 @@
+"""Settings of `pretrain`: objectives, masks and sequences, beside those of the training loop.
+
+The same in Python, in a TOML file (`alembert pretrain --set help` prints one) and in the manifest of the result.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Final, Literal
+
+from alembert.data.feed import SequenceSpec
+from alembert.data.masking import MaskSettings
+from alembert.data.replacing import SwapSettings
+from alembert.errors import BadSetting
+from alembert.train.settings import EvaluationSettings, RunSettings, check_share
+
+USUAL_WEIGHTS: Final = {"rtd": 50.0, "entity_swap": 50.0}
+"""Weights of objectives that are named without one, where it is not 1: as ELECTRA, since a yes or no has a small loss."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectiveWeights:
+    """What is learnt: the weight of each objective in the loss; 0 leaves it out.
+
+    The bidirectional ones share a forward pass. `causal` and `prefix` need passes of their own: each micro-batch is
+    given to one kind of pass, as often as the weights say.
+    """
+
+    masked_lm: float = 1.0
+    """Masked language modelling."""
+    next_sentence: float = 0.0
+    """Predict whether the second part of the sequence follows the first, as in BERT."""
+    sentence_order: float = 0.0
+    """Predict whether two parts that follow each other were swapped, as in ALBERT."""
+    boundaries: float = 0.0
+    """Predict the first and last token of each entity."""
+    entity_types: float = 0.0
+    """Tag each token with the type of its entity (BIO)."""
+    rtd: float = 0.0
+    """Replaced-token detection, as ELECTRA (weight 50): find the tokens that a small generator has put in."""
+    entity_swap: float = 0.0
+    """Find entities that were replaced by others of their type, and words replaced by others; without a generator."""
+    causal: float = 0.0
+    """Causal language modelling."""
+    prefix: float = 0.0
+    """Prefix language modelling: predict the second half from all of the first half and the tokens before, as UniLM."""
+
+    def __post_init__(self) -> None:
+        for name, weight in self.chosen(all_of_them=True).items():
+            if not 0 <= weight < float("inf"):
+                raise BadSetting(f"The weight of `{name}` is {weight}; expected 0 (leave it out) or a positive number.")
+        if not self.chosen():
+            raise BadSetting("All objectives have the weight 0. Give at least one, such as masked_lm = 1.")
+        if self.next_sentence and self.sentence_order:
+            raise BadSetting("next_sentence and sentence_order need different pairs of sentences. Choose one of them.")
+        if self.rtd and (self.masked_lm or self.entity_swap):
+            raise BadSetting(
+                "rtd puts tokens of its generator where masked_lm and entity_swap would put theirs. Set masked_lm and "
+                "entity_swap to 0; the generator learns masked_lm by itself. masked_lm and entity_swap go together."
+            )
+
+    def chosen(self, *, all_of_them: bool = False) -> dict[str, float]:
+        """Return the objectives that have a weight."""
+        weights = {item.name: getattr(self, item.name) for item in fields(self)}
+        return {name: weight for name, weight in weights.items() if weight or all_of_them}
+
+    @property
+    def needs_entities(self) -> bool:
+        """Whether an objective is about entities."""
+        return bool(self.boundaries or self.entity_types or self.entity_swap)
+
+    @property
+    def pairs(self) -> Literal["next_sentence", "sentence_order"] | None:
+        """Which kind of sentence pairs the sequences are made of."""
+        if self.next_sentence:
+            return "next_sentence"
+        return "sentence_order" if self.sentence_order else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SequenceSettings:
+    """How documents become training sequences."""
+
+    max_length: int = 128
+    """Maximum tokens of a sequence, with [CLS] and [SEP]."""
+    long_length: int | None = None
+    """Maximum length in the last part of the run (BERT: 512); none: `max_length` throughout."""
+    long_share: float = 0.1
+    """Share of the run at `long_length`."""
+    cut: Literal["sentence", "token"] = "sentence"
+    """Where a sequence may end: after a sentence, or after any token (which fills sequences completely)."""
+    late_share: float = 0.0
+    """Share of documents that are also read from a later sentence on (half of them from the second, after the title), so
+    that a model learns to start anywhere."""
+    short_share: float = 0.1
+    """Share of documents cut into shorter sentence pairs, as in BERT."""
+    static_masks: int | None = None
+    """Number of fixed sets of pairs and masks used in turn (static masking); none: new ones in every epoch."""
+
+    def __post_init__(self) -> None:
+        for name in ("max_length", "long_length"):
+            value = getattr(self, name)
+            if value is not None and value < 8:
+                raise BadSetting(f"`{name}` is {value} tokens; a training sequence needs at least 8.")
+        for name in ("long_share", "late_share", "short_share"):
+            check_share(name, getattr(self, name))
+        if self.static_masks is not None and self.static_masks < 1:
+            raise BadSetting(
+                f"`static_masks` is {self.static_masks}; expected 1 or more, or leave it out for new masks in every pass."
+            )
+
+    def cutting(self, progress: float, pairs: Literal["next_sentence", "sentence_order"] | None = None) -> SequenceSpec:
+        """Choose how documents are cut at a point of the run."""
+        is_late = progress >= 1 - self.long_share
+        return SequenceSpec(
+            length=self.long_length if is_late and self.long_length else self.max_length,
+            pairs=pairs,
+            short_share=self.short_share,
+            cut=self.cut,
+            late_start_share=self.late_share,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldOutSettings(EvaluationSettings):
+    """What is held out of the corpus, and how often it is evaluated."""
+
+    share: float = 0.01
+    """Share of the documents that is held out, chosen by their content."""
+    tokens: int = 50_000
+    """Maximum tokens of held-out text in an evaluation."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.share < 1:
+            raise BadSetting(f"`share` of the evaluation is {self.share}; expected a share from 0, below 1.")
+        if self.tokens < 1:
+            raise BadSetting(f"`tokens` of the evaluation is {self.tokens}; expected at least 1.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainSettings(RunSettings):
+    """Settings of pre-training."""
+
+    segmenter: Literal["auto", "jieba", "characters"] = "auto"
+    """Segmenter of Chinese words for whole-word masking; auto: jieba if it is installed."""
+    evaluation: HeldOutSettings = field(default_factory=HeldOutSettings)
+    """Held-out data."""
+    keep_heads: Literal["published", "all"] = "published"
+    """Heads in the result: those that Hugging Face tools can open, or all, in a format that only alembert reads."""
+    objectives: ObjectiveWeights = field(default_factory=ObjectiveWeights)
+    """The weights of the objectives."""
+    masks: MaskSettings = field(default_factory=MaskSettings)
+    """Masking."""
+    swaps: SwapSettings = field(default_factory=SwapSettings)
+    """What `entity_swap` replaces."""
+    outside_weight: float = 0.3
+    """Weight of tokens outside of entities in the loss of `entity_types`: dictionaries miss entities."""
+    generator_embeddings: Literal["trained", "read"] = "trained"
+    """What the generator of `rtd` does with the token embeddings of the model: train them too (ELECTRA), or read them."""
+    sequences: SequenceSettings = field(default_factory=SequenceSettings)
+    """How documents become sequences."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_share("outside_weight", self.outside_weight)
+        if self.generator_embeddings not in ("trained", "read"):
+            raise BadSetting(f"`generator_embeddings` is {self.generator_embeddings!r}; expected trained or read.")
