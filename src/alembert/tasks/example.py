@@ -14,7 +14,7 @@ entity for each: a stretch of the text with a label, which every format can hold
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, Generic, Literal, TypeVar
 
@@ -31,6 +31,7 @@ from alembert.corpus.document import (
 from alembert.corpus.readers.contract import Item, Remark, SetAside
 from alembert.data.order import stable_hash
 from alembert.data.windows import Row
+from alembert.errors import BadInput
 
 _LINE_WIDTH: Final = 100
 
@@ -211,6 +212,16 @@ def exclude_examples(examples: Sequence[E], keys: Iterable[int]) -> tuple[E, ...
     """Leave out the examples whose texts are among those of the keys."""
     excluded = set(keys)
     return tuple(example for example in examples if example.key not in excluded)
+
+
+def check_labels(example: Example, answers: Iterable[str], labels: Collection[str]) -> None:
+    """Refuse an example with an answer that is none of the labels of a task."""
+    for answer in answers:
+        if answer not in labels:
+            raise BadInput(
+                f"{example.where or example.id} has the label {answer!r}, which this task does not know; it knows "
+                f"{', '.join(labels)}. Use data with the same labels, or fine-tune on all of them."
+            )
 
 
 def get_group_ids(examples: Sequence[Any]) -> npt.NDArray[np.int64]:

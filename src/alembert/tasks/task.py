@@ -24,7 +24,17 @@ from alembert.corpus.document import Document
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadInput, BadSetting
 from alembert.tasks import TASKS, get_task_class, register_task
-from alembert.tasks.example import AnnotationSpec, E, EncodedExample, Example, P, ReadResult, SampleMetric, TaskScores
+from alembert.tasks.example import (
+    AnnotationSpec,
+    E,
+    EncodedExample,
+    Example,
+    P,
+    ReadResult,
+    SampleMetric,
+    TaskScores,
+    check_labels,
+)
 from alembert.tasks.runtime import Runner
 from alembert.tasks.settings import DistillLossSettings, LossSettings, load_settings
 from alembert.text.tokenizer import Tokenizer
@@ -149,13 +159,9 @@ class Task(ABC, Generic[E, P]):
 
     def check(self, examples: Sequence[E]) -> None:
         """Refuse examples whose answers are not of this task: another kind, or labels that it does not know."""
-        for example in examples:
-            unknown = [label for label in self.gold_answers(example) if self.labels and label not in self.labels]
-            if unknown:
-                raise BadInput(
-                    f"{example.where or example.id} has the label {unknown[0]!r}, which this task does not know; it "
-                    f"knows {', '.join(self.labels)}. Use data with the same labels, or fine-tune on all of them."
-                )
+        if self.labels:
+            for example in examples:
+                check_labels(example, self.gold_answers(example), self.labels)
 
     def check_gold(self, examples: Sequence[E]) -> None:
         """Refuse to score by examples whose right answers are known in part alone."""
@@ -164,8 +170,8 @@ class Task(ABC, Generic[E, P]):
         """Refuse what was said about files, if it cannot be meant."""
         if options.types:
             raise BadSetting(
-                f"`types` says which types of entities files annotate, which the task {self.name} does not ask; it is for "
-                "the task tag. Leave it out, or say it under [task.NAME.read] if there are several tasks."
+                f"`types`, the types of entities that files annotate, is for the task tag, and this is {self.name}. Leave "
+                "it out, or write it under [task.NAME.read] if there are several tasks."
             )
 
     def advice(self, examples: Sequence[E], encoded: Sequence[EncodedExample]) -> Iterator[str]:

@@ -38,7 +38,7 @@ from alembert.train.distill.teacher import Teacher, TeacherRequest
 from alembert.train.distill.teacher_cache import TeacherCacheWriter, hash_contents
 from alembert.train.finetune.objective import EncodedExamples, TaskObjective
 from alembert.train.objective import MicroBatch
-from alembert.train.pretrain.lm import Collator
+from alembert.train.pretrain.collator import Collator
 
 EVERYTHING = StageLossWeights(attention=1, hidden=1, embeddings=1, relations=1, prediction=1, relation_heads=2)
 

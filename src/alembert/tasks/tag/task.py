@@ -148,9 +148,7 @@ class TagTask(Task[TagExample, TagPrediction]):
             scheme = TagScheme.from_names(self.output_names).name if self.output_names else self.settings.scheme
             sentences.append(f"{len(self.labels)} tags ({scheme}), at the first piece of each word")
         if self.partial:
-            sentences.append(
-                "not all training examples annotate all types and words: what is not annotated counts as unknown"
-            )
+            sentences.append("types and words that some training examples do not annotate count as unknown there")
         if self.settings.case:
             sentences.append("letter case and shape of words are read beside the pieces")
         return [*sentences, *self.lexicons.describe(self.types)]

@@ -28,8 +28,8 @@ from alembert.train.distill.objective import SCORES_KEY, TextDistillObjective, f
 from alembert.train.distill.settings import GeneralDistillSettings
 from alembert.train.distill.teacher import Teacher
 from alembert.train.distributed import Processes
+from alembert.train.pretrain.collator import Collator
 from alembert.train.pretrain.inputs import check_split, open_corpus
-from alembert.train.pretrain.lm import Collator
 from alembert.train.progress import RunTotals
 from alembert.train.run import OutputFolder, RunContext, join_processes
 from alembert.train.training_run import RUN_FOLDER, STATE_FOLDER, TrainingRun, with_default_tokens

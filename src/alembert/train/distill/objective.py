@@ -38,7 +38,8 @@ from alembert.train.distill.teacher import Teacher, TeacherOutputs, TeacherReque
 from alembert.train.distill.teacher_cache import TeacherCache
 from alembert.train.finetune.objective import EncodedExamples, TaskObjective
 from alembert.train.objective import EvalResult, MicroBatch
-from alembert.train.pretrain.lm import Collator, cut_held_out_spans
+from alembert.train.pretrain.collator import Collator
+from alembert.train.pretrain.lm import cut_held_out_spans
 
 TEACHER_TARGET: Final = "teacher"
 SCORES_KEY: Final = "imitation"
