@@ -10,16 +10,12 @@ PACKAGE = Path(__file__).parent.parent / "src" / "alembert"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 LONGEST = 400
 SHORTEST = 60
-SHORT_FOLDERS = {"corpus/readers", "corpus/writers", "files/families"}
-"""Folders with a module for each format or family, however short it is."""
+SHORT_FOLDERS = {"cli", "corpus/readers", "corpus/writers", "files/families", "inspect/errors"}
+"""Folders with a module for each command, format, family or task, however short it is."""
 SHORT: dict[str, str] = {
-    "cli/demo.py": "a command has a module of its name",
-    "cli/fill.py": "a command has a module of its name",
-    "cli/score.py": "a command has a module of its name",
     "compress/settings.py": "settings load without torch",
     "errors.py": "imported by every package, and imports none",
     "extras.py": "asked before optional packages are imported, and imports errors alone",
-    "inspect/errors/relate.py": "a task has a module of its name",
     "tasks/classify/losses.py": "an aspect of a task has a module, and losses need torch",
     "tasks/compare/losses.py": "an aspect of a task has a module, and losses need torch",
     "tasks/rewriting.py": "the base class of what tasks add to augmentation, which none of them can hold",

@@ -13,9 +13,8 @@ from alembert.compress.settings import ExportSettings
 from alembert.errors import BadSetting
 from alembert.files import checkpoint as checkpoints
 from alembert.infer.task_model import TaskModel
-from alembert.tasks.runtime import Outputs
+from alembert.tasks.runtime import Outputs, run_together
 from alembert.tasks.runtime.export_files import ExportFormat
-from alembert.tasks.runtime.runner import run_together
 from small_checkpoints import fine_tuned, fine_tuned_together
 from task_cases import CASES
 

@@ -1,7 +1,7 @@
 """A fine-tuned model: examples in, predictions of its tasks out, whatever engine computes them.
 
 A model has a table of tasks, of which there is mostly one. The encoder runs once over each row that tasks have in common
-(`tasks.runtime.runner`); a task that has its own way to run, such as writing a text token by token, goes its way
+(`tasks.runtime`); a task that has its own way to run, such as writing a text token by token, goes its way
 afterwards. While some examples are computed, others are encoded or decoded.
 """
 
@@ -26,7 +26,7 @@ from alembert.infer.engines import ModelSize, open_engine
 from alembert.tasks.confidence import find_threshold
 from alembert.tasks.example import EncodedExample, Example, ReadResult
 from alembert.tasks.files import SavedTask, choose_task, read_tasks
-from alembert.tasks.runtime.runner import HeadRunner, run_together
+from alembert.tasks.runtime import HeadRunner, run_together
 from alembert.tasks.task import AnyTask, Task
 from alembert.text.lexicon import parse_lexicon_option
 from alembert.text.tokenizer import Tokenizer

@@ -1,8 +1,8 @@
-"""Run an exported graph over rows: the same numbers for tasks as `running`, without torch.
+"""Run an exported graph over rows: the same numbers for tasks as `runtime.torch`, without torch.
 
 Rows of near lengths make a batch, padded to its longest; one stream of batches runs per core, on one thread each. A lone
 batch has all cores to itself. The two ways are compiled when they are first needed, by the library that the format is
-made for (`running_openvino`, `running_onnx`).
+made for (`runtime.graphs`).
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ from alembert.data.token_features import stack_features
 from alembert.data.windows import Row
 from alembert.errors import BadFile, BadSetting
 from alembert.hardware.torch_settings import choose_threads
-from alembert.tasks.runtime import Outputs, check_finite
+from alembert.tasks.runtime import HeadRunner, Outputs, check_finite
 from alembert.tasks.runtime.export_files import HeadMetadata
-from alembert.tasks.runtime.runner import HeadRunner
 
 if TYPE_CHECKING:
     from alembert.tasks.decoding.generation import IncrementalDecoder
@@ -71,24 +70,24 @@ class ExportedGraph:
     def head_outputs(self, heads: Sequence[str], rows: Sequence[Row]) -> Iterator[tuple[int, dict[str, Outputs]]]:
         """Yield the number of each row and what the heads say at its places, short rows first."""
         batches = list(batch_by_padded_tokens([row.length for row in rows], self._budget))
-        if min(self._threads, len(batches)) < 2:
-            found: Iterator[list[dict[str, Outputs]]] = map(self._with(self._in(1), heads, rows), batches)
-        else:
-            found = map_in_threads(self._with(self._in(self._threads), heads, rows), batches, self._threads)
-        for numbers, outputs in zip(batches, found, strict=True):
+        streams = self._threads if min(self._threads, len(batches)) > 1 else 1
+        graph = self._compiled_for(streams)
+
+        def compute(numbers: list[int]) -> list[dict[str, Outputs]]:
+            return self._compute_batch(graph, heads, [rows[number] for number in numbers])
+
+        results = map(compute, batches) if streams == 1 else map_in_threads(compute, batches, streams)
+        for numbers, outputs in zip(batches, results, strict=True):
             yield from zip(numbers, outputs, strict=True)
 
-    def _with(
+    def _compute_batch(
         self, graph: CompiledGraph, heads: Sequence[str], rows: Sequence[Row]
-    ) -> Callable[[list[int]], list[dict[str, Outputs]]]:
-        return lambda numbers: self._batch(graph, heads, [rows[number] for number in numbers])
-
-    def _batch(self, graph: CompiledGraph, heads: Sequence[str], rows: Sequence[Row]) -> list[dict[str, Outputs]]:
-        found = graph.infer(rows)
+    ) -> list[dict[str, Outputs]]:
+        by_head = graph.infer(rows)
         for head in heads:
-            self._check(head, found.get(head), rows)
-            check_finite(found[head], f"Outputs of the head `{head}`")
-        return [{head: self._at(head, found[head], place, row) for head in heads} for place, row in enumerate(rows)]
+            self._check(head, by_head.get(head), rows)
+            check_finite(by_head[head], f"Outputs of the head `{head}`")
+        return [{head: self._of_row(head, by_head[head], i, row) for head in heads} for i, row in enumerate(rows)]
 
     def _check(self, head: str, outputs: Outputs | None, rows: Sequence[Row]) -> None:
         """Refuse an answer that is none of the head's: no such output, or of another rank or size."""
@@ -106,10 +105,10 @@ class ExportedGraph:
                 f"a head of kind {facts.kind} gives. Export the checkpoint again."
             )
 
-    def _at(self, head: str, outputs: Outputs, place: int, row: Row) -> Outputs:
-        return outputs[place, row.positions] if self.heads[head].per_token else outputs[place : place + 1]
+    def _of_row(self, head: str, outputs: Outputs, i: int, row: Row) -> Outputs:
+        return outputs[i, row.positions] if self.heads[head].per_token else outputs[i : i + 1]
 
-    def _in(self, streams: int) -> CompiledGraph:
+    def _compiled_for(self, streams: int) -> CompiledGraph:
         """Return the graph for so many streams, compiled once, whoever comes first."""
         with self._compiling:
             if streams not in self._compiled:

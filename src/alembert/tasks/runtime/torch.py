@@ -28,8 +28,7 @@ from alembert.nn.heads import HeadSpec
 from alembert.nn.kv_cache import KVCache, Prefill
 from alembert.nn.model import Model
 from alembert.tasks.decoding.search import Logits
-from alembert.tasks.runtime import Outputs, check_finite
-from alembert.tasks.runtime.runner import HeadRunner
+from alembert.tasks.runtime import HeadRunner, Outputs, check_finite
 
 Result = TypeVar("Result")
 
