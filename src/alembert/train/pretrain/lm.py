@@ -33,7 +33,6 @@ from alembert.data.feed import (
 )
 from alembert.data.masking import MaskSettings
 from alembert.data.order import make_rng
-from alembert.data.replacing import SwapSettings
 from alembert.data.sequences import TokenSpan, build_instance
 from alembert.errors import BadSetting
 from alembert.nn.batch import Batch
@@ -49,7 +48,13 @@ from alembert.train.pretrain.objectives import (
     TrainingInstance,
     select_answers,
 )
-from alembert.train.pretrain.replaced import GENERATOR, EntitySwapObjective, choose_objectives, fill_masks
+from alembert.train.pretrain.replaced import (
+    GENERATOR,
+    EntitySwapObjective,
+    GeneratorObjective,
+    choose_objectives,
+    fill_masks,
+)
 from alembert.train.settings import PretrainSettings
 
 SeedAddress = tuple[int | str, ...]
@@ -205,9 +210,10 @@ def sum_tallies(counts: Iterable[tuple[str, Mapping[str, float]]]) -> LMTallies:
 
 
 def _with_masks(objective: LMObjective, masks: MaskSettings) -> LMObjective:
-    if isinstance(objective, EntitySwapObjective):
-        return replace(objective, swaps=SwapSettings())
-    return replace(objective, masks=masks) if isinstance(objective, MaskedLMObjective) else objective
+    """Mask for the model itself; replaced tokens come at the rate that it was trained for, which it knows by heart."""
+    if isinstance(objective, MaskedLMObjective) and not isinstance(objective, GeneratorObjective):
+        return replace(objective, masks=masks)
+    return objective
 
 
 def _split_swaps(objectives: Sequence[LMObjective]) -> list[list[LMObjective]]:
