@@ -211,6 +211,12 @@ def test_held_out_masks_do_not_see_swapped_tokens(made: Callable[..., PretrainOb
     assert both.evaluate(model)["masked_lm"]["loss"] == pytest.approx(alone.evaluate(model)["masked_lm"]["loss"])
 
 
+def test_held_out_tokens_are_replaced_as_often_as_in_training(made: Callable[..., PretrainObjective]) -> None:
+    objective = made(RTD, masks=MaskSettings(rate=0.4))
+    tallies = objective.evaluate(model_for(objective))
+    assert tallies["generator"]["count"] / tallies["rtd"]["count"] == pytest.approx(0.4, abs=0.05)
+
+
 # -- typed tags
 
 
