@@ -30,12 +30,7 @@ from alembert.data.feed import (
 )
 from alembert.data.masking import MaskSettings
 from alembert.data.order import make_rng
-<<<<<<< HEAD
-from alembert.data.replacing import SwapSettings
 from alembert.data.sequences import TokenSpan
-=======
-from alembert.data.sequences import TokenSpan, build_instance
->>>>>>> objectives
 from alembert.errors import BadSetting
 from alembert.nn.dropout import DropoutSeed
 from alembert.nn.heads import HeadSpec, find_required_tokens
@@ -48,10 +43,6 @@ from alembert.train.pretrain.objectives import (
     MaskedLMObjective,
     select_answers,
 )
-<<<<<<< HEAD
-from alembert.train.pretrain.replaced import GENERATOR, EntitySwapObjective, choose_objectives, fill_masks
-from alembert.train.pretrain.settings import PretrainSettings
-=======
 from alembert.train.pretrain.replaced import (
     GENERATOR,
     EntitySwapObjective,
@@ -59,92 +50,7 @@ from alembert.train.pretrain.replaced import (
     choose_objectives,
     fill_masks,
 )
-from alembert.train.settings import PretrainSettings
-
-SeedAddress = tuple[int | str, ...]
-
-
-@dataclass(frozen=True)
-class Collator:
-    """Makes micro-batches of shards."""
-
-    shards: Shards
-    tokenizer: Tokenizer
-    padded: bool = False
-    """Pad to a rectangle instead of packing."""
-
-    def micro(
-        self, stretches: Sequence[TokenSpan], objectives: Sequence[LMObjective], attention: str, address: SeedAddress
-    ) -> MicroBatch:
-        """Make a micro-batch; chance is decided by the address and by where each sequence begins."""
-        exercises = [self._exercise(stretch, objectives, address) for stretch in stretches]
-        batch = _padded(exercises, attention) if self.padded else _packed(exercises, attention)
-        return MicroBatch(batch, attention, _targets(exercises, batch.starts_B.numpy()))
-
-    def _exercise(
-        self, stretch: TokenSpan, objectives: Sequence[LMObjective], address: SeedAddress
-    ) -> TrainingInstance:
-        instance = build_instance(
-            stretch,
-            self.shards.ids,
-            self.shards.flags,
-            cls_id=self.tokenizer.cls_id,
-            sep_id=self.tokenizer.sep_id,
-            shards_types=self.shards.types,
-        )
-        exercise = TrainingInstance(instance, instance.ids)
-        rng = make_rng(*address, stretch.document, stretch.a[0])
-        for objective in objectives:
-            objective.prepare(exercise, rng)
-        return exercise
-
-
-def _packed(exercises: Sequence[TrainingInstance], attention: str) -> Batch:
-    ids = [exercise.ids for exercise in exercises]
-    segments = [exercise.instance.segments for exercise in exercises]
-    return Batch.packed(ids, segments, prefixes=_prefixes(exercises, attention))
-
-
-def _padded(exercises: Sequence[TrainingInstance], attention: str) -> Batch:
-    def rectangle(rows: Sequence[npt.NDArray[np.generic]]) -> torch.Tensor:
-        tensors = [torch.from_numpy(row.astype(np.int64)) for row in rows]
-        return torch.nn.utils.rnn.pad_sequence(tensors, batch_first=True)
-
-    return Batch.padded(
-        rectangle([exercise.ids for exercise in exercises]),
-        rectangle([np.ones_like(exercise.ids) for exercise in exercises]),
-        rectangle([exercise.instance.segments for exercise in exercises]),
-        prefixes=_prefixes(exercises, attention),
-    )
-
-
-def _prefixes(exercises: Sequence[TrainingInstance], attention: str) -> list[int] | None:
-    return [exercise.prefix or 0 for exercise in exercises] if attention == "prefix" else None
-
-
-def _targets(exercises: Sequence[TrainingInstance], starts: npt.NDArray[np.int64]) -> dict[str, LMTarget]:
-    names = dict.fromkeys(name for exercise in exercises for name in exercise.answers)
-    return {
-        name: _target(
-            [(n, exercise.answers[name]) for n, exercise in enumerate(exercises) if name in exercise.answers], starts
-        )
-        for name in names
-    }
-
-
-def _target(answers: Sequence[tuple[int, InstanceLabels]], starts: npt.NDArray[np.int64]) -> LMTarget:
-    """Join the answers of all sequences; places count tokens of the flat row, or documents."""
-    places = [np.array([n]) if answer.tokens is None else answer.tokens + starts[n] for n, answer in answers]
-    inside = [answer.in_entity for _, answer in answers if answer.in_entity is not None]
-    draws = [answer.draws for _, answer in answers if answer.draws is not None]
-    return LMTarget(
-        places=torch.from_numpy(np.concatenate(places)),
-        labels=torch.from_numpy(np.concatenate([answer.labels for _, answer in answers])),
-        in_entity=torch.from_numpy(np.concatenate(inside)) if inside else None,
-        draws=torch.from_numpy(np.concatenate(draws)) if draws else None,
-    )
-
->>>>>>> objectives
+from alembert.train.pretrain.settings import PretrainSettings
 
 HELD_OUT: Final = "held out"
 WHOLE_ENTITIES: Final = "masked_lm, whole entities"
