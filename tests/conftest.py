@@ -42,9 +42,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def draw_png() -> Iterator[Callable[..., Any]]:
     """Leave out what takes longer than a tiny run, and yield the function that draws its curves.
 
-    That is the picture of the curves, the speed of this machine, and waiting for the disk. Training is in float32 unless
-    a test asks for less: what is faster differs between machines, and for each new shape of a bfloat16 product oneDNN
-    writes a program, which takes longer than all products of a tiny model.
+    That is the picture of the curves, the speed of this machine and of models, and waiting for the disk. Training is in
+    float32 unless a test asks for less: what is faster differs between machines, and for each new shape of a bfloat16
+    product oneDNN writes a program, which takes longer than all products of a tiny model.
     """
     draw, detect = curves.render_panels_png, hardware.detect_capabilities
 
@@ -56,6 +56,8 @@ def draw_png() -> Iterator[Callable[..., Any]]:
         patch.setattr(hardware, "detect_capabilities", detect_exact)
         patch.setattr(curves, "render_panels_png", lambda *_: b"")
         patch.setattr(hardware, "measure_matmul_peak", lambda dtype="float32": 100.0, raising=False)
+        patch.setattr("alembert.api.exporting.SPEED_SECONDS", 0.05)
+        patch.setattr("alembert.cli.evaluate.MEASURE_SECONDS", 0.05)
         patch.setattr(os, "fsync", lambda _: None)
         yield draw
 
