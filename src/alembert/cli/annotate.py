@@ -124,7 +124,7 @@ def annotate(
             pipeline, files, out, settings, executor=executor, overwrite=overwrite, on_progress=bar.show
         )
     if withheld := result.manifest.counts.get("withheld"):
-        note(withheld_note(withheld, (each.min_score for each in pipeline.models)))
+        note(withheld_note(withheld, (opened.min_score for opened in pipeline.models)))
     _print_outcome(out, result, as_json=as_json)
     if result.fresh and result.manifest.counts["set aside"]:
         raise typer.Exit(SET_ASIDE)
@@ -144,12 +144,12 @@ def _open_pipeline(
 
 
 def _split_models(model: str, rest: Sequence[str]) -> tuple[list[Path], list[str]]:
-    """Part models from inputs: the first path is a model, and so are the models that follow it."""
+    """Separate models from inputs: the first path is a model, and so are the models that follow it."""
 
     count = 0
     while count < len(rest) and (is_hub_id(rest[count]) or has_task(Path(rest[count]))):
         count += 1
-    return [find_model(each) for each in (model, *rest[:count])], list(rest[count:])
+    return [find_model(name) for name in (model, *rest[:count])], list(rest[count:])
 
 
 def _print_outcome(out: Path, result: StreamRun, *, as_json: bool) -> None:

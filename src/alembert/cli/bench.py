@@ -47,7 +47,7 @@ def bench(
     folder = find_model(model)
     options = ReadOptions(text=tuple(text or ()))
     with ProgressBar(sys.stderr) as bar:
-        found = verb.bench(
+        benchmark = verb.bench(
             folder,
             fetch_to_temporary_folder(texts),
             options,
@@ -58,30 +58,34 @@ def bench(
             on_progress=bar.show,
         )
     if as_json:
-        print_json(found.to_table())
+        print_json(benchmark.to_table())
     else:
-        _print(found)
-    note_items(found.remarks, found.set_aside)
-    if found.set_aside:
+        _print(benchmark)
+    note_items(benchmark.remarks, benchmark.set_aside)
+    if benchmark.set_aside:
         raise typer.Exit(SET_ASIDE)
 
 
-def _print(found: Benchmark) -> None:
+def _print(benchmark: Benchmark) -> None:
 
-    print(escape_controls(f"{found.model}, task {found.task}, {found.engine}, on {', '.join(found.files)}"))
-    for line in _table(found).lines():
+    print(
+        escape_controls(
+            f"{benchmark.model}, task {benchmark.task}, {benchmark.engine}, on {', '.join(benchmark.files)}"
+        )
+    )
+    for line in _table(benchmark).lines():
         print(escape_controls(line))
     print()
-    for sentence in _sentences(found):
+    for sentence in _sentences(benchmark):
         print(escape_controls(sentence))
 
 
-def _table(found: Benchmark) -> Table:
+def _table(benchmark: Benchmark) -> Table:
 
-    rows: list[tuple[Cell, ...]] = [_row("this model", found.own, "")]
-    if found.beside:
-        rows.append(_row("this model, short texts", found.beside, ""))
-    rows += [_row(peer.name, peer, f"{found.speed_up(peer):.2f}x") for peer in found.peers]
+    rows: list[tuple[Cell, ...]] = [_row("this model", benchmark.own, "")]
+    if benchmark.beside:
+        rows.append(_row("this model, short texts", benchmark.beside, ""))
+    rows += [_row(peer.name, peer, f"{benchmark.speed_up(peer):.2f}x") for peer in benchmark.peers]
     single = tuple(f"p{share} ms" for share in PERCENTILES)
     header = ("", "documents/s", "tokens/s", *single, "this model is")
     return Table(name="speed", title="Speed", header=header, rows=tuple(rows))
@@ -94,19 +98,19 @@ def _row(name: str, measured: ModelTiming, factor: str) -> tuple[Cell, ...]:
     return name, f"{speed.texts_per_second:,.1f}", f"{speed.tokens_per_second:,.0f}", *single, factor
 
 
-def _sentences(found: Benchmark) -> Iterator[str]:
-    speed = found.own.speed
+def _sentences(benchmark: Benchmark) -> Iterator[str]:
+    speed = benchmark.own.speed
     yield (
-        f"{found.megabytes:,.1f} MB in the folder; {found.start_seconds:.2f} s from opening it to the first prediction."
+        f"{benchmark.megabytes:,.1f} MB in the folder; {benchmark.start_seconds:.2f} s from opening it to the first prediction."
     )
     yield (
-        f"Measured on this machine ({found.machine}), from text to prediction, on {speed.texts:,} of {found.texts:,} texts "
+        f"Measured on this machine ({benchmark.machine}), from text to prediction, on {speed.texts:,} of {benchmark.texts:,} texts "
         f"with {speed.tokens:,} tokens without padding; median of {len(speed.seconds)} rounds, which differ by "
         f"{speed.relative_range:.0%}."
     )
-    if found.too_long:
+    if benchmark.too_long:
         yield (
-            f"{found.too_long:,} texts need several windows, which peers do not support: peers are compared on the other texts."
+            f"{benchmark.too_long:,} texts need several windows, which peers do not support: peers are compared on the other texts."
         )
-    for peer in found.left_out:
+    for peer in benchmark.left_out:
         yield f"Not measured: {peer.name}, because {peer.reason}."

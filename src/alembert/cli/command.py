@@ -169,15 +169,15 @@ def move_command(words: list[str]) -> list[str]:
     >>> move_command(["predict", "work/mlm", "--fill-mask", "a [MASK]", "--json"])
     ['fill', 'work/mlm', '--json', 'a [MASK]']
     """
-    places = [place for place, word in enumerate(words) if word.partition("=")[0] in _OWN_COMMANDS]
-    if words[:1] != ["predict"] or not places:
+    positions = [position for position, word in enumerate(words) if word.partition("=")[0] in _OWN_COMMANDS]
+    if words[:1] != ["predict"] or not positions:
         return words
-    flag, sign, value = words[places[0]].partition("=")
+    flag, sign, value = words[positions[0]].partition("=")
     command = _OWN_COMMANDS[flag]
     note(f"predict {flag} TEXT is now `alembert {command} MODEL TEXT`; the old spelling is accepted for one version")
-    rest = words[places[0] + 1 :] if sign else words[places[0] + 2 :]
-    text = value if sign else " ".join(words[places[0] + 1 : places[0] + 2])
-    return [command, *words[1 : places[0]], *rest, *([] if text == "-" else [text])]
+    rest = words[positions[0] + 1 :] if sign else words[positions[0] + 2 :]
+    text = value if sign else " ".join(words[positions[0] + 1 : positions[0] + 2])
+    return [command, *words[1 : positions[0]], *rest, *([] if text == "-" else [text])]
 
 
 def translate_flags(words: Sequence[str], old_flags: Mapping[str, str]) -> Iterator[str]:

@@ -125,12 +125,12 @@ def build(
 def _encoding_notes(counts: Mapping[str, int]) -> Iterator[str]:
     """Describe in one sentence which encodings were guessed; those of Unicode need no guess."""
     start, end = "remark: read as ", ", which was recognised"
-    found = {
+    encodings = {
         name.removeprefix(start).removesuffix(end): files
         for name, files in counts.items()
         if name.startswith(start) and name.endswith(end)
     }
-    guessed = [f"{name} ({files:,})" for name, files in found.items() if not name.startswith("utf")]
+    guessed = [f"{name} ({files:,})" for name, files in encodings.items() if not name.startswith("utf")]
     if guessed:
         yield (
             f"the encoding of some files was guessed: {', '.join(guessed)}. If that is wrong, name it with --set read.encoding=NAME."

@@ -225,8 +225,8 @@ def answer_queries(
         raise BadInput("There is nothing to look for. Give queries after the folder, or one a line on stdin.")
     for start in range(0, len(lines), QUERY_BATCH):
         part = lines[start : start + QUERY_BATCH]
-        found = find_nearest(index, embedder.embed(part).vectors_ND, top, measure=measure, copy=int8)
-        for query, hits in zip(part, found, strict=True):
+        results = find_nearest(index, embedder.embed(part).vectors_ND, top, measure=measure, copy=int8)
+        for query, hits in zip(part, results, strict=True):
             _show(index, query, hits, as_json)
 
 
@@ -238,8 +238,8 @@ def _show(index: VectorIndex, query: str, hits: Sequence[Hit], as_json: bool) ->
         return
     print(escape_controls(query))
     for hit, unit in zip(hits, units, strict=True):
-        place = f"{unit.source} {unit.id} {unit.start}-{unit.end}"
+        source = f"{unit.source} {unit.id} {unit.start}-{unit.end}"
         text = unit.text if len(unit.text) <= _SHOWN else f"{unit.text[:_SHOWN].rstrip()} …"
-        print(f"  {hit.score:7.4f}  {escape_controls(place)}  {escape_controls(' '.join(text.split()))}", flush=True)
+        print(f"  {hit.score:7.4f}  {escape_controls(source)}  {escape_controls(' '.join(text.split()))}", flush=True)
     if not hits:
         print("  nothing: there are no vectors")

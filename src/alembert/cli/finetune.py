@@ -204,7 +204,7 @@ def show_scores(done: FinetuneRunResult, out: Path, as_json: bool) -> None:
     if counts["kept_step"] < counts["steps"]:
         print(f"  weights of step {counts['kept_step']:,} of {counts['steps']:,}, which did best")
     if len(done.results) > 1:
-        each = ", ".join(f"{result.value:.4f}" for result in done.results)
-        print(f"  {len(done.results)} seeds: {done.main} {done.mean:.4f} +- {done.spread:.4f} ({each})")
+        values = ", ".join(f"{result.value:.4f}" for result in done.results)
+        print(f"  {len(done.results)} seeds: {done.main} {done.mean:.4f} +- {done.spread:.4f} ({values})")
     which = f" --task {next(iter(done.reports))}" if len(done.reports) > 1 else ""
     print(f"Next: alembert evaluate {out}{which} TEST_FILE; alembert predict {out} TEXT")

@@ -81,17 +81,17 @@ def _print_continuations(engine: CausalEngine, prompts: Sequence[str], settings:
     """Print each continuation as soon as it is there."""
 
     texts = unfinished = 0
-    for prompt, found in zip(prompts, generate_batch(engine, prompts, settings), strict=True):
-        _show_continuations(prompt, found, as_json)
-        texts += len(found)
-        unfinished += sum(not generated.finished for generated in found)
+    for prompt, continuations in zip(prompts, generate_batch(engine, prompts, settings), strict=True):
+        _show_continuations(prompt, continuations, as_json)
+        texts += len(continuations)
+        unfinished += sum(not generated.finished for generated in continuations)
     if unfinished:
         note(f"{unfinished} of {texts} texts reached the limit of new tokens before their end")
 
 
-def _show_continuations(prompt: str, found: Sequence[GeneratedText], as_json: bool) -> None:
+def _show_continuations(prompt: str, continuations: Sequence[GeneratedText], as_json: bool) -> None:
     if as_json:
-        print_json({"prompt": prompt, "texts": [asdict(generated) for generated in found]})
+        print_json({"prompt": prompt, "texts": [asdict(generated) for generated in continuations]})
         return
-    for generated in found:
+    for generated in continuations:
         print(escape_controls(generated.text), flush=True)

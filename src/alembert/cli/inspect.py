@@ -79,32 +79,32 @@ def errors(
     check_page(html)
     options = read_options(read_layers(None, assignments, {}), text, label)
     opened = TaskModel.open(find_model(model), task=task)
-    atlas = find(opened, fetch_to_temporary_folder(files), options, part=part, top=top)
+    report = find(opened, fetch_to_temporary_folder(files), options, part=part, top=top)
     if html is not None:
-        write_page(html, render_errors_page(atlas))
+        write_page(html, render_errors_page(report))
     if as_json:
-        print_json(atlas.to_dict())
+        print_json(report.to_dict())
     else:
-        _print(atlas)
-    note_items((), atlas.set_aside)
-    if atlas.set_aside:
+        _print(report)
+    note_items((), report.set_aside)
+    if report.set_aside:
         raise typer.Exit(SET_ASIDE)
 
 
-def _print(atlas: ErrorReport) -> None:
+def _print(report: ErrorReport) -> None:
 
     console = stdout_console()
-    for line in (errors_headline(atlas), *atlas.notes):
+    for line in (errors_headline(report), *report.notes):
         console.print(escape_controls(line), soft_wrap=True)
-    for table in atlas.tables:
+    for table in report.tables:
         console.print(f"\n{table.title}", style="bold", soft_wrap=True)
         for line in table.lines():
             console.print(escape_controls(line), soft_wrap=True)
-    if atlas.worst:
+    if report.worst:
         console.print("\nThe worst examples", style="bold", soft_wrap=True)
-    if any(case.marks for case in atlas.worst):
+    if any(case.marks for case in report.worst):
         console.print(_LEGEND, soft_wrap=True)
-    for number, case in enumerate(atlas.worst, 1):
+    for number, case in enumerate(report.worst, 1):
         _print_case(console, number, case)
 
 

@@ -124,44 +124,44 @@ def _excerpt(inputs: list[Path], tokenizer: Any, settings: PretrainSettings, dic
 
     files = expand_inputs(inputs)
     words = WordSettings(segmenter=settings.segmenter, dictionary=dictionary)
-    found = read_excerpt(open_input_corpus(files) or files, tokenizer, words)
+    excerpt = read_excerpt(open_input_corpus(files) or files, tokenizer, words)
     check_objective_data(
         files[0],
-        documents=len(found.tokens),
-        entities=found.entities,
+        documents=len(excerpt.tokens),
+        entities=excerpt.entities,
         next_sentence=bool(settings.objectives.next_sentence),
         wants_entities=settings.masks.unit == "entity" or settings.objectives.needs_entities,
     )
-    return found
+    return excerpt
 
 
-def _sample_table(found: Excerpt, seen: MaskReport) -> dict[str, Any]:
+def _sample_table(excerpt: Excerpt, report: MaskReport) -> dict[str, Any]:
     return {
-        "documents": found.documents,
-        "of": found.total,
-        "whole": found.is_whole,
-        "held_out": seen.held_out,
-        "without_tokens": found.documents - len(found.tokens),
+        "documents": excerpt.documents,
+        "of": excerpt.total,
+        "whole": excerpt.is_whole,
+        "held_out": report.held_out,
+        "without_tokens": excerpt.documents - len(excerpt.tokens),
     }
 
 
-def _sample_line(found: Excerpt, seen: MaskReport) -> str:
+def _sample_line(excerpt: Excerpt, report: MaskReport) -> str:
     """Describe which documents were read, and how many of them are not masked."""
-    empty = found.documents - len(found.tokens)
+    empty = excerpt.documents - len(excerpt.tokens)
     return (
-        _documents_line(found, seen.plan)
-        + f" Held out as in that run and not masked: {seen.held_out:,}." * bool(seen.held_out)
+        _documents_line(excerpt, report.plan)
+        + f" Held out as in that run and not masked: {report.held_out:,}." * bool(report.held_out)
         + f" Without a token: {empty:,}." * bool(empty)
     )
 
 
-def _documents_line(found: Excerpt, plan: MaskingPlan) -> str:
-    if found.is_whole:
-        return f"All {found.documents:,} documents, in the order of a run with seed {plan.seed}."
-    total = "" if found.total is None else f" of {found.total:,}"
+def _documents_line(excerpt: Excerpt, plan: MaskingPlan) -> str:
+    if excerpt.is_whole:
+        return f"All {excerpt.documents:,} documents, in the order of a run with seed {plan.seed}."
+    total = "" if excerpt.total is None else f" of {excerpt.total:,}"
     partner = ", and a random B comes from among them" if plan.cutting.pairs == "next_sentence" else ""
     return (
-        f"A sample: the first {found.documents:,}{total} documents, masked as in a run with seed {plan.seed} "
+        f"A sample: the first {excerpt.documents:,}{total} documents, masked as in a run with seed {plan.seed} "
         f"(which has them in another order{partner})."
     )
 
@@ -190,9 +190,9 @@ def _print(survey: MaskReport, lines: list[str]) -> None:
     console.print(_legend(coloured), soft_wrap=True)
     for number, sequence in enumerate(survey.sequences, 1):
         console.print(f"\n{_title(number, sequence, survey.labels)}", style="bold", soft_wrap=True)
-        found = group_segments(sequence)
-        for name, side in zip("AB", found, strict=False):
-            console.print(f"{name}: " * (len(found) > 1), _side(side, coloured), sep="", soft_wrap=True)
+        sides = group_segments(sequence)
+        for name, side in zip("AB", sides, strict=False):
+            console.print(f"{name}: " * (len(sides) > 1), _side(side, coloured), sep="", soft_wrap=True)
     console.print()
     for name, value in survey.statistics.rows(survey.labels):
         console.print(f"{name:<24}{value}", soft_wrap=True)

@@ -205,8 +205,8 @@ def withheld_note(count: int, thresholds: Iterable[float]) -> str:
     >>> withheld_note(12, [0.8, 0.8])
     '12 answers below 0.80 were withheld'
     """
-    given = sorted({each for each in thresholds if each})
-    scores = " or ".join(f"{each:.2f}" if each == round(each, 2) else f"{each:.4f}" for each in given)
+    used = sorted({threshold for threshold in thresholds if threshold})
+    scores = " or ".join(f"{score:.2f}" if score == round(score, 2) else f"{score:.4f}" for score in used)
     return f"{count:,} answer{'s' * (count > 1)} below {scores} {'were' if count > 1 else 'was'} withheld"
 
 

@@ -232,14 +232,14 @@ def predict_triples(model: TripleModel, texts: Sequence[str], as_json: bool) -> 
     lines: list[str] = []
     for_each_text(texts, lines.append)
     unread = withheld = 0
-    for found in model.extract(lines):
-        unread += found.unread
-        withheld += found.withheld
+    for extraction in model.extract(lines):
+        unread += extraction.unread
+        withheld += extraction.withheld
         if as_json:
-            print_json(found.to_dict())
+            print_json(extraction.to_dict())
             continue
-        print(escape_controls(found.text))
-        for line in found.lines():
+        print(escape_controls(extraction.text))
+        for line in extraction.lines():
             print(f"  {escape_controls(line)}", flush=True)
     if unread:
         note(f"{unread} pairs of entities are too far apart for the relation model, and were not read")

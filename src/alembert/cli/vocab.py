@@ -189,22 +189,22 @@ def report(
     other = None if against is None else (_short(against), Tokenizer.open(against))
     samples = _samples(corpus, _lexicons(lexicon))
     with _show_reading(samples):
-        found = report_vocabulary(tokenizer, samples, name=_short(model), against=other)
+        fit = report_vocabulary(tokenizer, samples, name=_short(model), against=other)
     if html is not None:
-        write_page(html, render_vocab_page(found))
+        write_page(html, render_vocab_page(fit))
     if as_json:
-        print_json(found.as_json(), indent=2)
+        print_json(fit.as_json(), indent=2)
     else:
-        _print_tables(found.tables())
+        _print_tables(fit.tables())
     _finish(samples)
 
 
 def _lexicons(options: list[str] | None) -> list[Lexicon]:
 
-    found = [read_lexicon(path, label) for label, path in map(parse_lexicon_option, options or [])]
-    for warning in (warning for lexicon in found for warning in lexicon.warnings()):
+    lexicons = [read_lexicon(path, label) for label, path in map(parse_lexicon_option, options or [])]
+    for warning in (warning for lexicon in lexicons for warning in lexicon.warnings()):
         note(warning)
-    return found
+    return lexicons
 
 
 def _terms(path: Path | None) -> list[str]:
@@ -266,14 +266,14 @@ def _print_result(lines: list[str], content: dict[str, Any], as_json: bool) -> N
 
 
 def _learnt_lines(done: VocabLearnResult, size: int) -> list[str]:
-    found = done.fit
+    fit = done.fit
     lines = [
-        f"{found.vocabulary:,} pieces learnt from {found.words:,} words in {found.documents:,} documents",
-        f"{found.pieces_per_word:.4f} pieces per word, {found.split / found.words:.2%} of words split, "
-        f"{found.unknown / found.words:.4%} unknown",
+        f"{fit.vocabulary:,} pieces learnt from {fit.words:,} words in {fit.documents:,} documents",
+        f"{fit.pieces_per_word:.4f} pieces per word, {fit.split / fit.words:.2%} of words split, "
+        f"{fit.unknown / fit.words:.4%} unknown",
         f"{done.whole:,} words of terms and entities were added as whole pieces",
     ]
-    if found.vocabulary < size:
+    if fit.vocabulary < size:
         lines.append(f"No frequent pair is left to merge, so there are fewer than {size:,} pieces.")
     return lines
 
@@ -322,8 +322,8 @@ def _held_out_line(before: TokenizerReport, after: TokenizerReport) -> str:
 
 
 def _pruned_lines(done: VocabPruneResult) -> list[str]:
-    found = done.pruning
-    lines = [f"{found.dropped:,} pieces removed, {len(found.kept_ids):,} kept", *_proof_lines(found.proof)]
+    pruning = done.pruning
+    lines = [f"{pruning.dropped:,} pieces removed, {len(pruning.kept_ids):,} kept", *_proof_lines(pruning.proof)]
     if done.parameters_before:
         lines.append(
             f"{done.parameters_before:,} parameters before, {done.parameters_after:,} after; "
@@ -335,8 +335,8 @@ def _pruned_lines(done: VocabPruneResult) -> list[str]:
 def _pruned_json(done: VocabPruneResult) -> dict[str, Any]:
 
     numbers = {name: value for name, value in vars(done).items() if name != "pruning"}
-    found = done.pruning
-    return {"pieces": len(found.kept_ids), "dropped": found.dropped, **numbers, "proof": asdict(found.proof)}
+    pruning = done.pruning
+    return {"pieces": len(pruning.kept_ids), "dropped": pruning.dropped, **numbers, "proof": asdict(pruning.proof)}
 
 
 def _print_tables(tables: tuple[VocabTable, ...]) -> None:
