@@ -30,10 +30,10 @@ from sample_lines import labelled, write_lines
 
 SETTINGS = FinetuneSettings(
     steps=3,
-    batch=BatchSettings(tokens=256, micro_tokens=128),
+    batch=BatchSettings(tokens=128, micro_tokens=64),
     optimiser=OptimiserSettings(learning_rate=1e-3),
     saving=SavingSettings(keep="last", log_every=1, steps=1),
-    warm_up=WarmUpSettings(epochs=0.5, learning_rate=5e-4),
+    warm_up=WarmUpSettings(learning_rate=5e-4),
 )
 
 
@@ -125,9 +125,8 @@ def test_a_killed_run_ends_as_one_that_was_not(phase: str, place: Path, tmp_path
     finetune(job(place, "silver.jsonl"), tmp_path / "whole", SETTINGS)
     out = tmp_path / "parts"
     command = [sys.executable, "-c", KILLED_RUN, str(place), str(out), phase]
-    done = subprocess.run(
-        command, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, check=False, timeout=600
-    )
+    found = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": found}, check=False, timeout=600)
     assert done.returncode == -signal.SIGKILL
     finetune(job(place, "silver.jsonl"), out, SETTINGS)
     assert weights(tmp_path / "whole") == weights(out)

@@ -85,7 +85,8 @@ def _mapped(record: Mapping[str, Any], source: SourceFile, options: ReadOptions,
         entities=tuple(entities),
         relations=tuple(relations),
         labels=_labels(record, options),
-        meta=_meta(record, options),
+        # What `meta` says may be about places in the text, which a title before it would move.
+        meta={**({} if shift else _stated_meta(record)), **_meta(record, options)},
         unlinked_relations=tuple(unlinked),
     )
 
@@ -209,6 +210,11 @@ def _labels(record: Mapping[str, Any], options: ReadOptions) -> tuple[str, ...]:
     value = get_first_field(record, (options.label,) if options.label else LABEL_FIELDS)
     values = value if isinstance(value, list) else [] if value is None else [value]
     return tuple(str(label) for label in values if isinstance(label, str | int | float))
+
+
+def _stated_meta(record: Mapping[str, Any]) -> dict[str, Any]:
+    stated = record.get("meta")
+    return dict(stated) if isinstance(stated, Mapping) else {}
 
 
 def _meta(record: Mapping[str, Any], options: ReadOptions) -> dict[str, Any]:
