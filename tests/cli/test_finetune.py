@@ -143,7 +143,7 @@ def test_trying_rates_keeps_the_best(capsys: pytest.CaptureFixture[str], tmp_pat
         (["--task", "tag", *QUICK[:-1], "bert-base-uncased", "--out", "x"], "hub:bert-base-uncased"),
         (["--task", "tag", *QUICK, "--out", "x", "--set", "read.types=other.tsv=gene"], "names other.tsv"),
         (["--task", "tag", *QUICK, "--out", "x", "--set", "read.types=gene,gnee"], "names gnee"),
-        (["--task", "classify", *QUICK, "--out", "x", "--set", "read.types=gene"], "does not ask"),
+        (["--task", "classify", *QUICK, "--out", "x", "--set", "read.types=gene"], "is for the task tag"),
         (["--task", "tag", *QUICK, "--out", "x", "--set", "task.hed=crf"], "The nearest known key is `head`"),
     ],
 )

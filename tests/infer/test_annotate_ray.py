@@ -50,7 +50,7 @@ model, inputs, mark, out, end = *map(Path, sys.argv[1:5]), int(sys.argv[5])
 opener = partial(deadly, model, mark, os.getpid(), end) if end else partial(harmless, model)
 note = lambda progress: None if end else note_descendants(os.getpid(), mark)
 try:
-    annotate(harmless(model), [inputs], out, SETTINGS, executor=RayExecutor(TWO, opener), tell=note)
+    annotate(harmless(model), [inputs], out, SETTINGS, executor=RayExecutor(TWO, opener), on_progress=note)
 except Interrupted as stop:
     sys.exit(stop.exit_code)
 """

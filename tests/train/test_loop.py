@@ -279,7 +279,7 @@ def test_a_run_killed_around_the_freeing_of_parts_ends_like_one_that_was_not(mak
     assert whole.position.freed is not None
     assert whole.position.freed.step == 4
     with pytest.raises(Killed):
-        make(settings, "parts", tell=killed_at(stop)).run()
+        make(settings, "parts", on_progress=killed_at(stop)).run()
     continued = make(settings, "parts")
     continued.run()
     assert_same(whole, continued)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 class PretrainRunOptions(DeviceRunOptions):
     """Options of `pretrain` beside the settings of the training."""
 
+    held_out_general: str | None = None
+    """General text, a file or a Corpus, to evaluate on too, which shows what the model forgets."""
     dictionary: str | None = None
     """Word list for Chinese segmentation, one term per line."""
     cache: str | None = None
@@ -50,6 +52,10 @@ class PretrainRunOptions(DeviceRunOptions):
     def __post_init__(self) -> None:
         if self.workers is not None and self.workers < 1:
             raise BadSetting(f"`workers` is {self.workers}; expected 1 or more.")
+
+
+_PATHS: Final = ("held_out_general", "dictionary", "cache")
+"""Options of a run that are paths."""
 
 
 def pretrain(
@@ -72,14 +78,6 @@ def pretrain(
     size: Annotated[
         str | None,
         typer.Option(help="Size of a new model: tiny, mini, small, base ...", rich_help_panel=DATA_PANEL),
-    ] = None,
-    held_out_general: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="General text (a file or Corpus) to evaluate on too, which shows forgetting.",
-            rich_help_panel=DATA_PANEL,
-        ),
     ] = None,
     recipe: Annotated[
         str | None, typer.Option(help="Named group of settings; see docs/pretrain.md.", rich_help_panel=TRAINING_PANEL)
@@ -134,9 +132,7 @@ def pretrain(
         PretrainStart(model, tokenizer, size),
         settings,
         as_json,
-        held_out_general=held_out_general,
-        dictionary=None if options.dictionary is None else Path(options.dictionary),
-        cache=None if options.cache is None else Path(options.cache),
+        **{name: Path(value) for name in _PATHS if (value := getattr(options, name)) is not None},
         workers=options.workers,
         device=resolve_device(options.device),
         shard=options.shard,

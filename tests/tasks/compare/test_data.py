@@ -125,7 +125,7 @@ def test_bad_rows_are_set_aside_with_their_line(tmp_path: Path) -> None:
             "column label holds words",
         ),
         ("a.tsv", "a\tb\tc\td\ne\tf\tg\th\n", "4 columns could be texts"),
-        ("a.xml", "<?xml version='1.0'?><x/>", "this XML is not"),
+        ("a.xml", "<?xml version='1.0'?><x/>", "this XML is in no format"),
     ],
 )
 def test_a_file_that_does_not_fit_is_set_aside(name: str, text: str, reason: str, tmp_path: Path) -> None:

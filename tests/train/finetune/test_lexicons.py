@@ -79,7 +79,7 @@ def test_an_interrupted_run_continues_to_the_same_result(place: Path, tmp_path: 
     job = job_of(place, *LEXICONS, lexicon_dropout=0.5)
     finetune(job, tmp_path / "whole", SETTINGS)
     with pytest.raises(Interrupted):
-        finetune(job, tmp_path / "parts", SETTINGS, around=RunContext(on_progress=stop))
+        finetune(job, tmp_path / "parts", SETTINGS, context=RunContext(on_progress=stop))
     finetune(job, tmp_path / "parts", SETTINGS)
     one, other = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "parts"))
     assert one == other
@@ -139,7 +139,7 @@ def test_a_student_reads_what_it_is_told_to(
     )
     data = DataFiles(unsplit=(place / "examples.jsonl",), split="60/40")
     job = DistillJob(teacher=str(teacher), student="1x16", data=data)
-    distill(job, tmp_path / "student", settings, around=RunContext(cache=tmp_path / "cache"))
+    distill(job, tmp_path / "student", settings, context=RunContext(cache=tmp_path / "cache"))
     task = read_task(tmp_path / "student").open()
     assert bool(task.lexicon_labels) is lexicons
     assert (tmp_path / "student" / "lexicons").is_dir() is lexicons

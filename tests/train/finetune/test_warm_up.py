@@ -25,11 +25,12 @@ from alembert.train.finetune.finetune import FinetuneJob, finetune
 from alembert.train.finetune.settings import FinetuneSettings, WarmUpSettings
 from alembert.train.run import RunContext
 from alembert.train.runlog import TrainingProgress
-from alembert.train.settings import BatchSettings, OptimiserSettings, SavingSettings
+from alembert.train.settings import BatchSettings, ModelSettings, OptimiserSettings, SavingSettings
 from sample_lines import labelled, write_lines
 
 SETTINGS = FinetuneSettings(
     steps=3,
+    model=ModelSettings(precision="float32"),  # in the child process too
     batch=BatchSettings(tokens=128, micro_tokens=64),
     optimiser=OptimiserSettings(learning_rate=1e-3),
     saving=SavingSettings(keep="last", log_every=1, steps=1),
@@ -78,8 +79,8 @@ def stop_in(phase: str, step: int, number: int = signal.SIGTERM) -> Callable[[Tr
 @pytest.mark.parametrize("settings", [{}, {"head": "crf"}, {"head": "span"}, {"scheme": "bioes", "case": True}])
 def test_each_head_is_warmed_up(place: Path, tmp_path: Path, settings: dict[str, Any]) -> None:
     phases: list[str] = []
-    around = RunContext(on_progress=lambda progress: phases.append(progress.phase))
-    finetune(job(place, "silver.jsonl", **settings), tmp_path / "out", SETTINGS, around=around)
+    context = RunContext(on_progress=lambda progress: phases.append(progress.phase))
+    finetune(job(place, "silver.jsonl", **settings), tmp_path / "out", SETTINGS, context=context)
     assert [*dict.fromkeys(phases)] == ["warm-up", "fine-tuning"]
     rows = [json.loads(line) for line in (tmp_path / "out/warm_up/log.jsonl").read_text().splitlines()]
     rates = [row["rate"] for row in rows if row["kind"] == "step"]
@@ -103,7 +104,7 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(phase: str, place: Path
     finetune(job(place, "silver.jsonl"), tmp_path / "whole", SETTINGS)
     with pytest.raises(Interrupted):
         finetune(
-            job(place, "silver.jsonl"), tmp_path / "parts", SETTINGS, around=RunContext(on_progress=stop_in(phase, 2))
+            job(place, "silver.jsonl"), tmp_path / "parts", SETTINGS, context=RunContext(on_progress=stop_in(phase, 2))
         )
     finetune(job(place, "silver.jsonl"), tmp_path / "parts", SETTINGS)
     assert weights(tmp_path / "whole") == weights(tmp_path / "parts")
@@ -114,8 +115,8 @@ import signal, sys
 from pathlib import Path
 from test_warm_up import SETTINGS, RunContext, finetune, job, stop_in
 place, out, phase = sys.argv[1:]
-around = RunContext(on_progress=stop_in(phase, 2, signal.SIGKILL))
-finetune(job(Path(place), "silver.jsonl"), out, SETTINGS, around=around)
+context = RunContext(on_progress=stop_in(phase, 2, signal.SIGKILL))
+finetune(job(Path(place), "silver.jsonl"), out, SETTINGS, context=context)
 """
 
 
@@ -136,9 +137,9 @@ def test_a_killed_run_ends_as_one_that_was_not(phase: str, place: Path, tmp_path
 def test_seeds_are_warmed_up_each_or_all_at_once(place: Path, tmp_path: Path, shared: bool) -> None:
     settings = replace(SETTINGS, warm_up=replace(SETTINGS.warm_up, shared=shared))
     phases: list[tuple[str, int]] = []
-    around = RunContext(on_progress=lambda progress: phases.append((progress.phase, progress.step)))
+    context = RunContext(on_progress=lambda progress: phases.append((progress.phase, progress.step)))
     out = tmp_path / "out"
-    finetune(job(place, "silver.jsonl"), out, settings, seeds=2, around=around)
+    finetune(job(place, "silver.jsonl"), out, settings, seeds=2, context=context)
     assert phases.count(("warm-up", 1)) == (1 if shared else 2)
     assert (out / "seeds/2/warm_up").exists() != shared
     assert weights(out / "seeds/1") != weights(out / "seeds/2")

@@ -195,15 +195,15 @@ def test_heads_are_not_trained_alone_if_none_is_fresh(
 
 
 def test_an_adapted_model_says_what_its_head_had_learnt_alone(
-    learnt: tuple[Path, PretrainRunResult], home: Path, around: RunContext, tmp_path: Path
+    learnt: tuple[Path, PretrainRunResult], home: Path, context: RunContext, tmp_path: Path
 ) -> None:
     bare = with_heads(open_checkpoint(learnt[0]), {})
     bare.save(tmp_path / "bare")
     small = HeldOutSettings(share=0.1, tokens=500, times=0)
     settings = replace(adapt(), steps=8, batch=BatchSettings(tokens=512, micro_tokens=512), evaluation=small)
-    heard = replace(around, held_out_general=home / "sample.jsonl")
+    evaluated = replace(context, held_out_general=home / "sample.jsonl")
     start = PretrainStart(model=str(tmp_path / "bare"))
-    done = pretrain([home / "corpus"], tmp_path / "out", start, settings, heard)
+    done = pretrain([home / "corpus"], tmp_path / "out", start, settings, evaluated)
     assert done.head_alone["masked_lm"]["loss"] != done.before["masked_lm"]["loss"]
     assert "masked_lm, general text" in done.after
     assert done.summary is not None

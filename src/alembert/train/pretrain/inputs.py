@@ -119,7 +119,9 @@ def prepare_inputs(
     if context.held_out_general is not None:
         general = make_shards(open_corpus(expand_inputs([context.held_out_general]), context, cache))
         if not len(general):
-            raise BadFile(f"No document of {context.held_out_general} has a token. Give --held-out-general some text.")
+            raise BadFile(
+                f"No document of {context.held_out_general} has a token. Name a file with general text as run.held_out_general."
+            )
     return PretrainInputs(corpus, tokenizer, shards, checkpoint, fresh, general)
 
 
