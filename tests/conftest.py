@@ -20,7 +20,7 @@ assert alembert.__version__
 
 # The same examples in every run, so that a run fails for a change alone; HYPOTHESIS_PROFILE=explore looks for new ones.
 # Without a deadline: how long an example takes depends on how busy the machine is.
-settings.register_profile("same", derandomize=True, deadline=None)
+settings.register_profile("same", derandomize=True, deadline=None, max_examples=50)
 settings.register_profile("explore", print_blob=True, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
