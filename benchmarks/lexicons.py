@@ -93,7 +93,7 @@ def main() -> None:
         found = measure(folders, texts, rounds=2 if chosen.quick else 5)
     ratios = {name: round(found["lexicons"][name] / found["plain"][name], 3) for name in ("seconds", "cpu_seconds")}
     extra = round(found["lexicons"]["open_cpu_seconds"] - found["plain"]["open_cpu_seconds"], 2)
-    print(json.dumps({**found, "ratios": ratios, "extra_open_cpu_seconds": extra}, indent=2))
+    print(json.dumps({**found, "ratios": ratios, "extra_open_cpu_seconds": extra}))
 
 
 if __name__ == "__main__":

@@ -111,7 +111,8 @@ class SurfaceFeatures:
 
     def compute(self, texts: Sequence[str], offsets: Iterable[PieceOffsets]) -> list[SurfaceRows]:
         """Return the features of texts; the terms of all texts are looked up at once."""
-        return list(map(self._compute, texts, offsets, self.find_matches(texts)))
+        matches = self.find_matches(texts)
+        return [self._compute(*parts) for parts in zip(texts, offsets, matches, strict=True)]
 
     def find_matches(self, texts: Sequence[str]) -> list[list[LexiconMatch]]:
         """Find the terms of each lexicon in each text, with those that stand there as abbreviations."""

@@ -3,9 +3,8 @@
 # W words, C tags, K entities
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import repeat
 from typing import Any, Final
 
 import numpy as np
@@ -156,11 +155,11 @@ class TagRowBuilder:
     def encode(self, examples: Sequence[TagExample]) -> list[EncodedExample]:
         """Encode documents; their texts go through the tokenizer at once."""
         encodings = self.tokenizer.encode_batch([example.text for example in examples], add_special_tokens=False)
-        surfaces: Iterable[SurfaceRows | None] = repeat(None)
+        surfaces: Sequence[SurfaceRows | None] = [None] * len(examples)
         if self.surface is not None:
             offsets = map(_piece_offsets, encodings)
             surfaces = self.surface.compute([example.text for example in examples], offsets)
-        return [self._encode(*parts) for parts in zip(examples, encodings, surfaces, strict=False)]
+        return [self._encode(*parts) for parts in zip(examples, encodings, surfaces, strict=True)]
 
     def _encode(self, example: TagExample, encoding: Encoding, surface: SurfaceRows | None) -> EncodedExample:
         words = find_words(encoding)
