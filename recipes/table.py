@@ -1,36 +1,77 @@
 """Print the scores of a recipe: the mean over seeds of each data set and arm, with the standard deviation.
 
-In: a folder with files `<set>-<arm>-<seed>.scores.json`, as `alembert evaluate --json` prints them.
+In: a folder with files `<set>-<arm>-<seed>.scores.json`, as `alembert evaluate --json` prints them. With `--minus ARM BASE`
+the differences of two arms follow, paired by seed, and their mean over the data sets with its 95 % interval over seeds.
 """
 
+import argparse
 import json
+import math
 import statistics
-import sys
 from collections import defaultdict
 from pathlib import Path
 
+_T_95 = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57, 7: 2.45, 8: 2.36, 9: 2.31, 10: 2.26}
+"""Student's t of a two-sided interval of 95 %, by the number of values."""
 
-def read_scores(folder: Path) -> dict[tuple[str, str], list[float]]:
-    """Collect the main measure of each seed by data set and arm."""
-    scores = defaultdict(list)
+Scores = dict[tuple[str, str], dict[str, float]]
+
+
+def read_scores(folder: Path) -> Scores:
+    """Collect the main measure by data set and arm, and by seed."""
+    scores: Scores = defaultdict(dict)
     for path in sorted(folder.glob("*.scores.json")):
-        data_set, arm, _ = path.name.removesuffix(".scores.json").rsplit("-", 2)
+        data_set, arm, seed = path.name.removesuffix(".scores.json").rsplit("-", 2)
         table = json.loads(path.read_text(encoding="utf8"))["scores"]
-        scores[data_set, arm].append(100 * table["measures"][table["main"]])
+        scores[data_set, arm][seed] = 100 * table["measures"][table["main"]]
     return scores
 
 
-def format_row(data_set: str, arm: str, values: list[float]) -> str:
-    """Format a row of the table."""
+def format_mean(values: list[float], sign: str = "") -> str:
+    """Format a mean with the standard deviation, if there is one."""
     spread = f" +- {statistics.stdev(values):.2f}" if len(values) > 1 else ""
-    return f"| {data_set} | {arm} | {len(values)} | {statistics.mean(values):.2f}{spread} |"
+    return f"{statistics.mean(values):{sign}.2f}{spread}"
+
+
+def format_differences(scores: Scores, arm: str, base: str) -> list[str]:
+    """Format the differences of two arms: a row for each data set, and one for their mean."""
+    by_set = {
+        data_set: {seed: values[seed] - scores[data_set, base][seed] for seed in values.keys() & scores[data_set, base].keys()}
+        for data_set, name in sorted(scores)
+        if name == arm and (data_set, base) in scores
+        for values in [scores[data_set, arm]]
+    }
+    by_set = {data_set: differences for data_set, differences in by_set.items() if differences}
+    if not by_set:
+        return []
+    rows = [f"| {data_set} | {len(own)} | {format_mean(list(own.values()), '+')} |" for data_set, own in by_set.items()]
+    shared = set.intersection(*(set(own) for own in by_set.values()))
+    means = [statistics.mean(own[seed] for own in by_set.values()) for seed in sorted(shared)]
+    if means:
+        rows.append(f"| mean of {len(by_set)} | {len(means)} | {format_mean(means, '+')}{_format_interval(means)} |")
+    return ["", f"| data | seeds | {arm} - {base} |", "|---|---|---|", *rows]
+
+
+def _format_interval(values: list[float]) -> str:
+    if len(values) not in _T_95:
+        return ""
+    half = _T_95[len(values)] * statistics.stdev(values) / math.sqrt(len(values))
+    mean = statistics.mean(values)
+    return f" ({mean - half:+.2f} to {mean + half:+.2f})"
 
 
 def main() -> None:
     """Print the table of the folder that the command line names."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--minus", nargs=2, metavar=("ARM", "BASE"))
+    arguments = parser.parse_args()
+    scores = read_scores(arguments.folder)
     print("| data | arm | seeds | test |\n|---|---|---|---|")
-    for (data_set, arm), values in read_scores(Path(sys.argv[1])).items():
-        print(format_row(data_set, arm, values))
+    for (data_set, arm), values in scores.items():
+        print(f"| {data_set} | {arm} | {len(values)} | {format_mean(list(values.values()))} |")
+    if arguments.minus:
+        print("\n".join(format_differences(scores, *arguments.minus)))
 
 
 if __name__ == "__main__":
