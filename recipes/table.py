@@ -1,29 +1,31 @@
 """Print the scores of a recipe: the mean over seeds of each data set and arm, with the standard deviation.
 
-In: a folder with files `<set>-<arm>-<seed>.scores.json`, as `alembert evaluate --json` prints them. With `--minus ARM BASE`
-the differences of two arms follow, paired by seed, and their mean over the data sets with its 95 % interval over seeds.
+In: a folder with files `<set>-<arm>.scores.json`, as `alembert evaluate --json` prints them. With `--minus ARM BASE` the
+differences of two arms follow, paired by seed, and their mean over the data sets with its 95 % interval over seeds.
 """
 
 import argparse
 import json
 import math
 import statistics
-from collections import defaultdict
 from pathlib import Path
 
 _T_95 = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57, 7: 2.45, 8: 2.36, 9: 2.31, 10: 2.26}
 """Student's t of a two-sided interval of 95 %, by the number of values."""
 
 Scores = dict[tuple[str, str], dict[str, float]]
+"""Main measures by data set and arm, and by seed."""
 
 
 def read_scores(folder: Path) -> Scores:
-    """Collect the main measure by data set and arm, and by seed."""
-    scores: Scores = defaultdict(dict)
+    """Read the main measure of each seed."""
+    scores = {}
     for path in sorted(folder.glob("*.scores.json")):
-        data_set, arm, seed = path.name.removesuffix(".scores.json").rsplit("-", 2)
-        table = json.loads(path.read_text(encoding="utf8"))["scores"]
-        scores[data_set, arm][seed] = 100 * table["measures"][table["main"]]
+        data_set, arm = path.name.removesuffix(".scores.json").rsplit("-", 1)
+        table = json.loads(path.read_text(encoding="utf8"))
+        alone = [{"name": "", "value": table["scores"]["measures"][table["scores"]["main"]]}]
+        seeds = (table["spread"] or {"seeds": alone})["seeds"]
+        scores[data_set, arm] = {seed["name"]: 100 * seed["value"] for seed in seeds}
     return scores
 
 
@@ -33,22 +35,23 @@ def format_mean(values: list[float], sign: str = "") -> str:
     return f"{statistics.mean(values):{sign}.2f}{spread}"
 
 
+def subtract(scores: Scores, arm: str, base: str) -> dict[str, dict[str, float]]:
+    """Subtract two arms, paired by seed, for each data set that has both."""
+    return {
+        data_set: {seed: value - scores[data_set, base][seed] for seed, value in values.items()}
+        for (data_set, name), values in scores.items()
+        if name == arm and scores.get((data_set, base), {}).keys() == values.keys()
+    }
+
+
 def format_differences(scores: Scores, arm: str, base: str) -> list[str]:
     """Format the differences of two arms: a row for each data set, and one for their mean."""
-    by_set = {
-        data_set: {seed: values[seed] - scores[data_set, base][seed] for seed in values.keys() & scores[data_set, base].keys()}
-        for data_set, name in sorted(scores)
-        if name == arm and (data_set, base) in scores
-        for values in [scores[data_set, arm]]
-    }
-    by_set = {data_set: differences for data_set, differences in by_set.items() if differences}
+    by_set = {data_set: list(own.values()) for data_set, own in subtract(scores, arm, base).items()}
     if not by_set:
         return []
-    rows = [f"| {data_set} | {len(own)} | {format_mean(list(own.values()), '+')} |" for data_set, own in by_set.items()]
-    shared = set.intersection(*(set(own) for own in by_set.values()))
-    means = [statistics.mean(own[seed] for own in by_set.values()) for seed in sorted(shared)]
-    if means:
-        rows.append(f"| mean of {len(by_set)} | {len(means)} | {format_mean(means, '+')}{_format_interval(means)} |")
+    rows = [f"| {data_set} | {len(own)} | {format_mean(own, '+')} |" for data_set, own in by_set.items()]
+    means = [statistics.mean(each) for each in zip(*by_set.values(), strict=True)]
+    rows.append(f"| mean of {len(by_set)} | {len(means)} | {format_mean(means, '+')}{_format_interval(means)} |")
     return ["", f"| data | seeds | {arm} - {base} |", "|---|---|---|", *rows]
 
 
