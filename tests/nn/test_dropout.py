@@ -6,17 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import torch
-from torch.nn.functional import scaled_dot_product_attention
 
-from alembert.nn.batch import Batch, DocumentGroup
+from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig
-from alembert.nn.dropout import (
-    Dropout,
-    DropoutSeed,
-    attention_with_dropout,
-    effective_rate,
-    query_attention_with_dropout,
-)
+from alembert.nn.dropout import Dropout, DropoutSeed, effective_rate
 from alembert.nn.heads import HeadSpec
 from alembert.nn.model import Model, new_model
 
@@ -122,70 +115,3 @@ def test_recomputed_activations_have_the_same_masks() -> None:
         made(BATCH, noise=DropoutSeed(5))["tag"].square().sum().backward()
         gradients.append([p.grad for p in made.parameters() if p.grad is not None])
     assert all(torch.equal(a, b) for a, b in zip(*gradients, strict=True))
-
-
-def test_the_mean_over_masks_is_the_probability_weighted_state() -> None:
-    group = DocumentGroup(0, 1, 6, (0,))
-    qkv = torch.randn(6, 3, 2, 4, generator=torch.Generator().manual_seed(0))
-    draws = torch.stack([attention_with_dropout(qkv, [group], [None], 0.1, DropoutSeed(seed)) for seed in range(4000)])
-    torch.testing.assert_close(draws.mean(0), reference(qkv, group, None), atol=0.05, rtol=0)
-
-
-GROUPS = [DocumentGroup(0, 2, 3, (0, 1)), DocumentGroup(6, 1, 5, (2,))]
-ALLOWED = {
-    "everywhere": [None, None],
-    "causal": [torch.ones(1, 1, group.length, group.length, dtype=torch.bool).tril() for group in GROUPS],
-    "padded": [torch.tensor([[1, 1, 1], [1, 0, 0]], dtype=torch.bool)[:, None, None], None],
-}
-
-
-@pytest.fixture(params=[1, 20, 1_000], ids=["heads apart", "a document at a time", "all at once"])
-def _pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Attention in pieces of so many probabilities; a group has 2 x 2 x 9, or 2 x 25."""
-    monkeypatch.setattr("alembert.nn.dropout._CACHE_ELEMENTS", request.param)
-
-
-def reference(qkv: torch.Tensor, group: DocumentGroup, allowed: torch.Tensor | None) -> torch.Tensor:
-    rows = qkv[group.start : group.stop].view(group.rows, group.length, *qkv.shape[1:])
-    mixed = scaled_dot_product_attention(*rows.permute(2, 0, 3, 1, 4).unbind(0), attn_mask=allowed)
-    return mixed.transpose(1, 2).reshape(group.rows * group.length, -1)
-
-
-@pytest.mark.usefixtures("_pieces")
-@pytest.mark.parametrize("allowed", ALLOWED.values(), ids=ALLOWED)
-def test_without_dropout_states_and_gradients_are_those_of_fused_attention(allowed: list) -> None:
-    qkv = torch.randn(11, 3, 2, 4, generator=torch.Generator().manual_seed(0)).requires_grad_()
-    ours = attention_with_dropout(qkv, GROUPS, allowed, 0.0, DropoutSeed(0))
-    theirs = torch.cat([reference(qkv, group, mask) for group, mask in zip(GROUPS, allowed, strict=True)])
-    torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=0)
-    direction = torch.randn(ours.shape, generator=torch.Generator().manual_seed(1))
-    gradients = [torch.autograd.grad(states, qkv, direction)[0] for states in (ours, theirs)]
-    torch.testing.assert_close(*gradients, atol=1e-6, rtol=0)
-
-
-@pytest.mark.usefixtures("_pieces")
-@pytest.mark.parametrize("allowed", ALLOWED.values(), ids=ALLOWED)
-def test_the_gradient_with_dropout_is_the_derivative(allowed: list) -> None:
-    qkv = torch.randn(11, 3, 2, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    assert torch.autograd.gradcheck(
-        lambda x: attention_with_dropout(x, GROUPS, allowed, 0.3, DropoutSeed(7)), qkv.requires_grad_()
-    )
-
-
-@pytest.mark.usefixtures("_pieces")
-@pytest.mark.parametrize("masks", [None, (2, 1, 1, 5), (1, 1, 3, 5), (2, 1, 3, 5)])
-@pytest.mark.parametrize("rate", [0.0, 0.3])
-def test_some_queries_see_what_they_would_see_among_all(masks: tuple[int, ...] | None, rate: float) -> None:
-    draw = torch.Generator().manual_seed(0)
-    q, k, v = (
-        torch.randn(2, 2, length, 4, dtype=torch.float64, generator=draw).requires_grad_() for length in (3, 5, 5)
-    )
-    allowed = None if masks is None else torch.rand(masks, generator=draw) < 0.7
-    if allowed is not None:
-        allowed[..., 0] = True  # who may look nowhere sees nothing that could be compared
-    if not rate:
-        fused = scaled_dot_product_attention(q, k, v, attn_mask=allowed)
-        torch.testing.assert_close(query_attention_with_dropout(q, (k, v), allowed, rate, DropoutSeed(0)), fused)
-    assert torch.autograd.gradcheck(
-        lambda *qkv: query_attention_with_dropout(qkv[0], qkv[1:], allowed, rate, DropoutSeed(7)), (q, k, v)
-    )

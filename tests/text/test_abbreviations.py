@@ -32,6 +32,9 @@ def defined(text: str) -> list[tuple[str, str]]:
         # What texts add in the parentheses.
         ("Theory of mind (ToM; Smith 2009)", "ToM", "Theory of mind"),
         ("tumour necrosis factor (“TNF”)", "TNF", "tumour necrosis factor"),
+        # A Greek letter stands for its name.
+        ("tumor necrosis factor-alpha (TNF-α)", "TNF-α", "tumor necrosis factor-alpha"),
+        ("interferon-γ (IFN-γ) and", "IFN-γ", "interferon-γ"),
         ("fractional  exhaled\nnitric oxide ( FENO )", "FENO", "fractional  exhaled\nnitric oxide"),
     ],
 )

@@ -16,19 +16,30 @@ import math
 from collections.abc import Collection, Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 from torch.nn.functional import linear, scaled_dot_product_attention
 
 from alembert.errors import BadSetting
+from alembert.nn.attention_dropout import (
+    AttentionRectangle,
+    attention_with_dropout,
+    build_rectangles,
+    query_attention_with_dropout,
+)
 from alembert.nn.batch import Batch, DocumentGroup
 from alembert.nn.config import ATTENTIONS, EncoderConfig, should_subset_queries
-from alembert.nn.dropout import BLOCKS, DropoutSeed, attention_with_dropout, query_attention_with_dropout
+from alembert.nn.dropout import BLOCKS, DropoutSeed
 from alembert.nn.kv_cache import KVCache, Prefill
 
 # N tokens, P of them that are selected, B documents of a group, T tokens of a document, W of them that have queries,
 # D width, H heads, K head size
+
+_ROW_ROUNDING: Final = 32
+"""What numbers of rows are rounded up to a multiple of."""
 
 
 def sinusoids(positions_N: Tensor, width: int) -> Tensor:
@@ -91,6 +102,8 @@ class AttentionPlan:
     """Where keys and values are stored, or, when single tokens continue documents, read."""
     layer: int = 0
     """Which layer it is for."""
+    rectangles: tuple[AttentionRectangle, ...] = ()
+    """The groups as they attend in training, with a `dropout_seed`."""
 
     @classmethod
     def for_batch(
@@ -109,7 +122,15 @@ class AttentionPlan:
         if attention == "prefix" and batch.prefixes is None:
             raise BadSetting("Prefix attention needs the prefix length of each document; give `prefixes` to the Batch.")
         groups = tuple(_plan_group(group, batch, attention) for group in batch.groups)
-        return cls(groups, rotation, trace, noise, memory)
+        device = batch.ids_N.device
+        masks = [group.attention_mask(device) for group in groups]
+        rectangles = () if noise is None else build_rectangles(batch.groups, masks, device)
+        return cls(groups, rotation, trace, noise, memory, rectangles=rectangles)
+
+    @property
+    def can_round_rows(self) -> bool:
+        """Whether rows may follow the tokens of the batch (`round_rows`)."""
+        return self.dropout_seed is not None and self.rotation is None and self.trace is None and self.kv_cache is None
 
     def for_layer(self, layer: int) -> AttentionPlan:
         """Return the plan for a layer."""
@@ -292,11 +313,11 @@ class Attention(nn.Module):
         if isinstance(plan.kv_cache, KVCache):
             return plan.kv_cache.attend(plan.layer, qkv_N3HK)
         if plan.dropout_seed is not None and self.training and self.dropout:
-            groups = [group.group for group in plan.groups]
-            masks = [group.attention_mask(qkv_N3HK.device) for group in plan.groups]
-            return attention_with_dropout(qkv_N3HK, groups, masks, self.dropout, plan.dropout_seed)
+            return attention_with_dropout(qkv_N3HK, plan.rectangles, self.dropout, plan.dropout_seed)
         mixed = [self._attend(group, *parts) for group, parts in _rectangles(qkv_N3HK, plan)]
-        return mixed[0] if len(mixed) == 1 else torch.cat(mixed)
+        mixed_ND = mixed[0] if len(mixed) == 1 else torch.cat(mixed)
+        added = len(qkv_N3HK) - len(mixed_ND)
+        return functional.pad(mixed_ND, (0, 0, 0, added)) if added else mixed_ND
 
     def _attend(self, plan: GroupAttentionPlan, q_BHTK: Tensor, k_BHTK: Tensor, v_BHTK: Tensor) -> Tensor:
         mixed_BHTK = scaled_dot_product_attention(
@@ -310,6 +331,18 @@ class Attention(nn.Module):
         return mixed_BHTK.transpose(1, 2).flatten(2).flatten(0, 1)
 
 
+def round_rows(states_ND: Tensor, selected_P: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """Add rows that are never read, so that batches have few different numbers of rows; the same for the selected ones.
+
+    oneDNN compiles a kernel for each number, which takes as long as a hundred products and stays in memory.
+    """
+    if states_ND.device.type != "cpu":
+        return states_ND, selected_P
+    if selected_P is not None and not should_subset_queries(len(selected_P), len(states_ND)):
+        selected_P = functional.pad(selected_P, (0, -len(selected_P) % _ROW_ROUNDING))
+    return functional.pad(states_ND, (0, 0, 0, -len(states_ND) % _ROW_ROUNDING)), selected_P
+
+
 def select_tokens(states_ND: Tensor, selected_P: Tensor | None) -> Tensor:
     """Return the states of the selected tokens; none: of all."""
     # Brackets would do the same, and take about twice as long.
@@ -320,7 +353,9 @@ def _rectangles(qkv_N3HK: Tensor, plan: AttentionPlan) -> Iterator[tuple[GroupAt
     """Yield the queries, keys and values (B, H, T, K) of each group, or those of them that the tensor holds."""
     # Split and not sliced: each slice would make a gradient of the whole batch.
     sizes = [group.group.stop - group.group.start for group in plan.groups]
-    for plan_of_group, tokens in zip(plan.groups, torch.split(qkv_N3HK, sizes), strict=True):
+    added = len(qkv_N3HK) - sum(sizes)
+    parts = torch.split(qkv_N3HK, [*sizes, added] if added else sizes)
+    for plan_of_group, tokens in zip(plan.groups, parts, strict=False):
         group = plan_of_group.group
         qkv_BT3HK = tokens.view(group.rows, group.length, *tokens.shape[1:])
         yield plan_of_group, qkv_BT3HK.permute(2, 0, 3, 1, 4).unbind(0)

@@ -27,6 +27,7 @@ from alembert.nn.attention import (
     AttentionPlan,
     ForwardTrace,
     RotaryEmbedding,
+    round_rows,
     select_tokens,
     sinusoids,
 )
@@ -231,6 +232,15 @@ class Encoder(nn.Module):
             raise BadSetting("A trace would record everything twice while activations are recomputed. Switch one off.")
         rotation = self._rotation(batch)
         plan = AttentionPlan.for_batch(batch, attention or self.config.attention, rotation, trace, noise, memory=memory)
+        if self.training and plan.can_round_rows and layers is None:
+            leaving = len(states_ND if selected_P is None else selected_P)
+            return self._apply_blocks(*round_rows(states_ND, selected_P), plan)[:leaving]
+        return self._apply_blocks(states_ND, selected_P, plan, layers)
+
+    def _apply_blocks(
+        self, states_ND: Tensor, selected_P: Tensor | None, plan: AttentionPlan, layers: LayerMean | None = None
+    ) -> Tensor:
+        trace = plan.trace
         if trace is not None:
             trace.hidden.append(states_ND)
         for layer, index in enumerate(self.order):

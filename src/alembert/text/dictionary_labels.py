@@ -14,7 +14,7 @@ does not label is not always outside of all entities. The rules that mark a stre
     neighbours  a word before a match that is an adjective by its ending, joined by a hyphen or by `and` ("breast and ovarian
                 cancer"), and a word after it that many names end with: the right entity is probably longer
 
-An abbreviation in brackets behind a match ("multiple sclerosis (MS)") is an entity of the same label in all sentences.
+An abbreviation that the text defines for a match ("multiple sclerosis (MS)") is an entity of the same label in all sentences.
 A rule that is left out leaves the entity, or the word, as the dictionary says.
 """
 
@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
+from alembert.text.abbreviations import find_abbreviations
 from alembert.text.gazetteer import Gazetteer, make_stop_list_key
 from alembert.text.lexicon import Lexicon
 from alembert.text.sentences import Span
@@ -37,7 +38,6 @@ LabelledMatch = tuple[int, int, str]
 _SHORTEST_SURE: Final = 4
 _SHORTEST_SURE_CAPITALS: Final = 5
 _TOKEN: Final = re.compile(r"[^\s()\[\]{},;:\"“”]+(?<![.'’?!])|(?<=\w)['’]s\b")
-_DEFINED: Final = re.compile(r"\s?\(([A-Za-z][\w-]{1,9})[);,]")
 _WORD_BEFORE: Final = re.compile(r"([^\W\d_][\w'’]*(?:-[\w'’]+)*)([ -])$")
 _JOINED_BEFORE: Final = re.compile(r"([^\W\d_][\w'’-]+ (?:and|or|and/or)) $")
 _WORD_AFTER: Final = re.compile(r" ([^\W\d_]+)")
@@ -172,14 +172,12 @@ def _is_inside(inner: LabelledMatch, outer: LabelledMatch) -> bool:
     return outer[0] <= inner[0] and inner[1] <= outer[1] and inner[:2] != outer[:2]
 
 
-def _find_definitions(sentence: str, matches: Iterable[LabelledMatch]) -> Iterator[tuple[str, str]]:
-    """Yield the abbreviations in brackets behind matches that they begin like, with the label."""
-    for start, end, label in matches:
-        found = _DEFINED.match(sentence, end)
-        name = found[1] if found else ""
-        begins_alike = name[:1].lower() == sentence[start].lower()
-        if begins_alike and len(name) < end - start and any(map(str.isupper, name)):
-            yield name, label
+def _find_definitions(sentence: str, matches: Sequence[LabelledMatch]) -> Iterator[tuple[str, str]]:
+    """Yield the abbreviations that a sentence defines for matches, with the label."""
+    for short, long in find_abbreviations(sentence) if matches else ():
+        for start, end, label in matches:
+            if start <= long[0] and end == long[1]:
+                yield sentence[slice(*short)], label
 
 
 def _find_defined(sentence: str, defined: dict[str, str]) -> Iterator[LabelledMatch]:
