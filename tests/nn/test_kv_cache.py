@@ -101,3 +101,12 @@ def test_a_writer_can_read_again() -> None:
     (prompt,) = prompts_of([6], seed=9)
     writer.prefill(rows_of([prompt]))
     np.testing.assert_allclose(writer.step([0], [4])[0], whole(model, "causal", prompt, [4]), atol=1e-5)
+
+
+def test_copying_works_where_products_are_rounded() -> None:
+    model, (prompt,) = model_of("copy_lm"), prompts_of([6])
+    writer = TorchDecoder(model, "lm", "prefix", SEGMENT)
+    with torch.autocast("cpu", torch.bfloat16):
+        writer.prefill(rows_of([prompt]))
+        found = writer.step([0], [4])[0]
+    np.testing.assert_allclose(found, whole(model, "prefix", prompt, [4]), atol=0.1)

@@ -40,7 +40,7 @@ class CopySources:
     def store(self, numbers: Sequence[int], sources: CopySources) -> None:
         """Store sources by the numbers of their prompts."""
         longest = sources.ids_ST.shape[1]
-        self.keys_STD[numbers, :longest] = sources.keys_STD
+        self.keys_STD[numbers, :longest] = sources.keys_STD.to(self.keys_STD)
         self.ids_ST[numbers, :longest] = sources.ids_ST
         self.first_ST[numbers, :longest] = sources.first_ST
 
