@@ -190,6 +190,25 @@ def test_transformers_opens_a_crf_as_a_token_classifier_with_the_same_logits(
     assert_close(logits, reference(theirs.eval())["logits"], batch, padded_rows=True)
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_head_that_copies_comes_back_whole_and_transformers_opens_a_masked_lm(shape: str, tmp_path: Path) -> None:
+    heads = {"copy_lm": HeadSpec(kind="copy_lm", dropout=0.0)}
+    made = Checkpoint.new(Blueprint(config=SHAPES[shape], heads=heads), seed=1)
+    assert made.family == shape
+    made.save(tmp_path / "one")
+    again = alembert.open(tmp_path / "one")
+    assert (again.blueprint, again.unexpected) == (made.blueprint, ())
+    again.save(tmp_path / "two")
+    assert contents(tmp_path / "one") == contents(tmp_path / "two")
+    theirs, info = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "one", output_loading_info=True)
+    weights = {"copy.bias", "copy.gate.weight"} | {
+        f"copy.{a}.{b}" for a in ("query", "key") for b in ("weight", "bias")
+    }
+    assert (set(info["unexpected_keys"]), set(info["missing_keys"])) == (weights, set())
+    theirs.save_pretrained(tmp_path / "theirs")
+    assert set(alembert.open(tmp_path / "theirs").blueprint.heads) == {"masked_lm"}
+
+
 def test_a_token_classifier_without_transitions_is_no_crf(tagger: Checkpoint, tmp_path: Path) -> None:
     tagger.save(tmp_path / "ours")
     transformers.AutoModelForTokenClassification.from_pretrained(tmp_path / "ours").save_pretrained(tmp_path / "theirs")

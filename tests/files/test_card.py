@@ -54,6 +54,13 @@ def test_a_crf_in_our_own_form_names_the_weights_of_that_form() -> None:
     assert "unused" not in card
 
 
+def test_a_head_that_copies_says_how_it_is_read() -> None:
+    copying = HeadSpec(kind="copy_lm")
+    assert "sigmoid(copy.gate(h) + copy.bias)" in card_of(copying)
+    assert "the weights of `copy` as unused" in card_of(copying)
+    assert "sigmoid(heads.mine.copy.gate(h) + heads.mine.copy.bias)" in card_of(copying, "alembert")
+
+
 def test_a_span_head_says_how_it_is_read() -> None:
     card = card_of(HeadSpec(kind="pointer", outputs=2), "alembert")
     assert "a query q and a key k (64 numbers each)" in card

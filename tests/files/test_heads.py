@@ -48,6 +48,15 @@ def test_fresh_weights_follow_from_the_seed() -> None:
     assert all(name.startswith("heads.masked_lm.") for name in moved(one, other))
 
 
+def test_a_language_model_is_kept_when_it_comes_to_copy_and_when_it_ceases_to() -> None:
+    old, copying = checkpoint(masked_lm=MASKED), HeadSpec(kind="copy_lm", dropout=0.0)
+    there = with_heads(old, {"copy_lm": copying}, seed=9)
+    state = there.model.state_dict()
+    assert moved(old, with_heads(there, {"masked_lm": MASKED}, seed=8)) == set()
+    assert moved(there, with_heads(there, {"copy_lm": copying}, seed=8)) == set()
+    torch.testing.assert_close(state["heads.copy_lm.bias"], old.model.state_dict()["heads.masked_lm.bias"])
+
+
 def test_a_head_of_another_shape_begins_fresh() -> None:
     old = checkpoint(topic=CLASSES)
     wanted = {"topic": HeadSpec(kind="classify", outputs=5)}

@@ -21,7 +21,7 @@ from alembert.errors import BadFile, BadSetting, MissingExtra
 from alembert.files import checkpoint as checkpoints
 from alembert.infer.embedder import Embedder
 from alembert.infer.task_model import TaskModel
-from alembert.nn.heads import HEAD_KINDS, HeadSpec
+from alembert.nn.heads import HEAD_KINDS, LANGUAGE_MODEL_KINDS, HeadSpec
 from alembert.tasks.example import Coverage, EncodedExample
 from alembert.tasks.runtime.export import ExportedGraph, GraphRunner
 from alembert.tasks.runtime.export_files import (
@@ -331,7 +331,7 @@ def test_the_kinds_of_heads_answer_as_in_torch() -> None:
     outputs = {kind: 3 for kind, each in HEAD_KINDS.items() if each.outputs is None}
     pooling = {kind: each.poolings[-1] for kind, each in HEAD_KINDS.items()}
     specs = [HeadSpec(kind=kind, outputs=outputs.get(kind), pooling=pooling[kind]) for kind in HEAD_KINDS]
-    exported = [spec for spec in specs if spec.kind not in ("masked_lm", "generator")]
+    exported = [spec for spec in specs if spec.kind not in (*LANGUAGE_MODEL_KINDS, "generator")]
     assert {spec.kind: spec.per_token for spec in exported} == HEAD_IS_PER_TOKEN
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from alembert.data.windows import Row
 from alembert.nn.batch import Batch
 from alembert.nn.config import NORMS, POSITIONS, EncoderConfig
-from alembert.nn.heads import HeadSpec
+from alembert.nn.heads import LANGUAGE_MODEL_KINDS, HeadSpec
 from alembert.nn.model import Model, new_model
 from alembert.tasks.runtime.torch import TorchDecoder
 
@@ -20,9 +20,9 @@ ALBERT = {"embedding_size": 8, "num_hidden_groups": 2, "inner_group_num": 2, "hi
 SEGMENT = 1
 
 
-def model_of(**changes: object) -> Model:
+def model_of(kind: str = "masked_lm", **changes: object) -> Model:
     config = EncoderConfig(**{**SIZES, **changes})
-    return new_model(config, {"lm": HeadSpec(kind="masked_lm")}, seed=3).eval()
+    return new_model(config, {"lm": HeadSpec(kind=kind)}, seed=3).eval()
 
 
 def prompts_of(lengths: Sequence[int], seed: int = 0) -> list[list[int]]:
@@ -64,10 +64,11 @@ def test_a_memory_equals_reading_everything_again(
         found = writer.step(parents, tokens)
 
 
+@pytest.mark.parametrize("kind", LANGUAGE_MODEL_KINDS)
 @settings(deadline=None, max_examples=20)
 @given(st.lists(st.integers(1, 12), min_size=1, max_size=6), st.data())
-def test_any_rows_may_go_on(lengths: list[int], data: st.DataObject) -> None:
-    model = model_of(position_embedding_type="rotary")
+def test_any_rows_may_go_on(kind: str, lengths: list[int], data: st.DataObject) -> None:
+    model = model_of(kind, position_embedding_type="rotary")
     prompts = prompts_of(lengths, seed=len(lengths))
     writer = TorchDecoder(model, "lm", "prefix", SEGMENT)
     lines: list[tuple[int, list[int]]] = [(number, []) for number in range(len(prompts))]
@@ -81,8 +82,9 @@ def test_any_rows_may_go_on(lengths: list[int], data: st.DataObject) -> None:
         np.testing.assert_allclose(logits, whole(model, "prefix", prompts[prompt], written), atol=1e-5)
 
 
-def test_prompts_of_several_batches_are_one_memory() -> None:
-    model = model_of(position_embedding_type="sinusoidal")
+@pytest.mark.parametrize("kind", LANGUAGE_MODEL_KINDS)
+def test_prompts_of_several_batches_are_one_memory(kind: str) -> None:
+    model = model_of(kind, position_embedding_type="sinusoidal")
     prompts = prompts_of([400, 700, 300, 650, 5])  # more tokens than a batch holds
     writer = TorchDecoder(model, "lm", "prefix", SEGMENT)
     writer.prefill(rows_of(prompts))
@@ -99,3 +101,12 @@ def test_a_writer_can_read_again() -> None:
     (prompt,) = prompts_of([6], seed=9)
     writer.prefill(rows_of([prompt]))
     np.testing.assert_allclose(writer.step([0], [4])[0], whole(model, "causal", prompt, [4]), atol=1e-5)
+
+
+def test_copying_works_where_products_are_rounded() -> None:
+    model, (prompt,) = model_of("copy_lm"), prompts_of([6])
+    writer = TorchDecoder(model, "lm", "prefix", SEGMENT)
+    with torch.autocast("cpu", torch.bfloat16):
+        writer.prefill(rows_of([prompt]))
+        found = writer.step([0], [4])[0]
+    np.testing.assert_allclose(found, whole(model, "prefix", prompt, [4]), atol=0.1)

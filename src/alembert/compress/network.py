@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from alembert.errors import BadSetting
+from alembert.nn.heads import LANGUAGE_MODEL_KINDS
 from alembert.nn.pointer import POINTER_WIDTH
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def check_exportable(model: Model, heads: Sequence[str]) -> None:
             f"A task is called {reserved[0]}, as an input of the graph is. Export another one (--task NAME), or fine-tune with "
             "another name."
         )
-    if any(model.spec(head).kind == "masked_lm" for head in heads):
+    if any(model.spec(head).kind in LANGUAGE_MODEL_KINDS for head in heads):
         raise BadSetting(
             "Models that fill masks or write texts cannot be exported: they need the whole vocabulary at every token, "
             "again and again. Use the checkpoint itself."

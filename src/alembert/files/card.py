@@ -12,6 +12,7 @@ from alembert.nn.pointer import POINTER_WIDTH
 
 _MEANING = {
     "masked_lm": "fills masked tokens",
+    "copy_lm": "writes texts, and copies tokens of the source",
     "next_sentence": "tells whether the second sentence follows the first (0: yes, 1: no)",
     "classify": "classifies texts",
     "choice": "scores one choice of several",
@@ -61,6 +62,14 @@ _RELATION = (
 )
 
 
+_COPY = (
+    "the probability of a token w is (1 - g) softmax(logits)[w] + g (the sum of a_i over the tokens i of the source that "
+    "are w), with g = sigmoid({0}gate(h) + {0}bias) and a = softmax({0}query(h) . {0}key(h_i) / {1}), where h is the "
+    "last state of the token before w and h_i that of a token of the source, without [CLS] and [SEP]."
+)
+_COPY_ELSEWHERE = (
+    " transformers opens the model for masked LM with the same logits and reports the weights of `copy` as unused."
+)
 _MARKUP = re.compile(r"[\\`*\[\]|~]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 """What Markdown would obey; inside a word it takes `_` as it is."""
 
@@ -110,7 +119,9 @@ def _training_rows(training: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 def _explain_heads(blueprint: Blueprint, model_type: str) -> Iterator[str]:
     """Explain how to read the answers of heads whose outputs do not show it."""
     explanations = {
-        name: text for name, spec in sorted(blueprint.heads.items()) if (text := _how_to_read(name, spec, model_type))
+        name: text
+        for name, spec in sorted(blueprint.heads.items())
+        if (text := _how_to_read(name, spec, model_type, blueprint.config.hidden_size))
     }
     if explanations:
         yield from ("## How the answers are read", "")
@@ -118,14 +129,18 @@ def _explain_heads(blueprint: Blueprint, model_type: str) -> Iterator[str]:
             yield from (f"`{name}`: {text}", "")
 
 
-def _how_to_read(name: str, spec: HeadSpec, model_type: str) -> str:
+def _how_to_read(name: str, spec: HeadSpec, model_type: str, width: int) -> str:
+    is_native = model_type == "alembert"
     if spec.kind == "pointer":
         return _POINTER.format(POINTER_WIDTH, f"{math.sqrt(POINTER_WIDTH):g}")
     if spec.kind == "relation":
         return _RELATION
-    if spec.kind == "crf" and model_type == "alembert":
-        return _CRF.format(f"heads.{name}.crf.")
-    return _CRF.format("crf.") + _CRF_ELSEWHERE if spec.kind == "crf" else ""
+    if spec.kind == "crf":
+        return _CRF.format(f"heads.{name}.crf.") if is_native else _CRF.format("crf.") + _CRF_ELSEWHERE
+    if spec.kind == "copy_lm":
+        text = _COPY.format(f"heads.{name}.copy." if is_native else "copy.", f"{math.sqrt(width):.4g}")
+        return text if is_native else text + _COPY_ELSEWHERE
+    return ""
 
 
 def _table(rows: Iterable[tuple[str, str]]) -> Iterator[str]:

@@ -16,7 +16,7 @@ from alembert.nn.config import EncoderConfig
 from alembert.nn.heads import HEAD_KINDS, HeadSpec
 
 Names = tuple[str, ...]
-EXTENDED_HEADS: Final = {"crf": ("tag", "crf.transitions")}
+EXTENDED_HEADS: Final = {"crf": ("tag", "crf.transitions"), "copy_lm": ("masked_lm", "copy.query.weight")}
 """Kind of head -> the published kind that it is stored as, and the added weight that tells them apart.
 
 Programs that know the published kind alone open the model as that and leave the added weights out."""
@@ -136,7 +136,7 @@ class Family:
         if not kinds and raw.get(EMBED_POOLING_KEY) is not None:
             head = HeadSpec(kind=EMBED_HEAD, pooling=str(raw[EMBED_POOLING_KEY]), dropout=0.0)
             return Blueprint(config=config, heads={EMBED_HEAD: head}, pooler=self._has(stored, "pooler."))
-        if "masked_lm" in kinds and raw.get("tie_word_embeddings") is False:
+        if "masked_lm" in published and raw.get("tie_word_embeddings") is False:
             raise BadFile(
                 "config.json asks for untied output weights (`tie_word_embeddings`: false); alembert ties them."
             )
@@ -226,7 +226,8 @@ class Family:
         return self._architecture_from_weights(stored)
 
     def _architecture_from_weights(self, stored: Collection[str]) -> str:
-        kinds = {k for k, m in self.head_modules.items() if self._has(stored, *(f"{x}." for x in m.values()))}
+        published = {kind: own for kind, own in self.head_modules.items() if kind not in EXTENDED_HEADS}
+        kinds = {k for k, m in published.items() if self._has(stored, *(f"{x}." for x in m.values()))}
         if ambiguous := kinds & {"classify", "tag", "choice"}:
             options = ", ".join(n for n, a in self.architectures.items() if ambiguous & set(a.heads))
             raise BadFile(

@@ -1,6 +1,7 @@
 """Changes of a checkpoint's heads, dropout and vocabulary that leave all other weights alone.
 
-Heads that a checkpoint has already keep their weights; others begin fresh. A changed vocabulary resizes the token
+Heads that a checkpoint has already keep their weights; others begin fresh, but for language models that come to copy or
+cease to. A changed vocabulary resizes the token
 embedding (and with it the tied output) and the output bias; every other weight is the very same tensor. A new row is the
 mean of the rows of the pieces that its word had before, so that the model starts from what it knew of the word.
 """
@@ -17,7 +18,7 @@ from torch import Tensor
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.family import EMBED_HEAD, Blueprint
 from alembert.nn.config import EncoderConfig
-from alembert.nn.heads import HeadSpec
+from alembert.nn.heads import LANGUAGE_MODEL_KINDS, HeadSpec
 from alembert.nn.model import Model, new_model
 from alembert.text.tokenizer import Tokenizer
 
@@ -41,8 +42,10 @@ def with_heads(
     blueprint = Blueprint(config=config or old.config, heads=heads, pooler=old.pooler and pooler, labels=labels)
     model = new_model(blueprint.config, blueprint.heads, pooler=blueprint.pooler, seed=seed)
     state = checkpoint.model.state_dict()
-    inherited = set(state) - _weights_of(fresh, checkpoint.model)
-    model.load_state_dict({n: state[n] if n in inherited else w for n, w in model.state_dict().items()}, assign=True)
+    inherited = {n: w for n, w in state.items() if n not in _weights_of(fresh, checkpoint.model)}
+    for name in fresh:
+        inherited |= _language_model_weights(checkpoint, name, heads[name])
+    model.load_state_dict({n: inherited.get(n, w) for n, w in model.state_dict().items()}, assign=True)
     return replace(checkpoint, model=model.eval(), blueprint=blueprint, unexpected=())
 
 
@@ -101,6 +104,17 @@ def _weights_of(heads: tuple[str, ...], model: Model) -> set[str]:
     return {name for name in model.state_dict() if any(name.startswith(f"heads.{head}.") for head in heads)}
 
 
+def _language_model_weights(checkpoint: Checkpoint, name: str, spec: HeadSpec) -> dict[str, Tensor]:
+    """Return what a fresh head over the vocabulary has from one of the other kind: it copies from now on, or no longer."""
+    others = (
+        old for old, own in checkpoint.blueprint.heads.items() if {own.kind, spec.kind} == {*LANGUAGE_MODEL_KINDS}
+    )
+    if (old := next(others, None)) is None:
+        return {}
+    parts = checkpoint.model.head(old).state_dict()
+    return {f"heads.{name}.{part}": weight for part, weight in parts.items()}
+
+
 TOKEN_EMBEDDING: Final = "encoder.embeddings.token.weight"  # noqa: S105 (no password)
 
 
@@ -131,7 +145,7 @@ def with_kept_pieces(checkpoint: Checkpoint, tokenizer: Tokenizer, ids: Sequence
 
 def list_piece_weights(model: Model) -> list[str]:
     """Name the weights that have one row for each piece; the output is tied, so only its bias is one of them."""
-    biases = [f"heads.{name}.bias" for name, spec in model.specs.items() if spec.kind == "masked_lm"]
+    biases = [f"heads.{name}.bias" for name, spec in model.specs.items() if spec.kind in LANGUAGE_MODEL_KINDS]
     return [TOKEN_EMBEDDING, *biases]
 
 

@@ -21,6 +21,7 @@ from alembert.nn import pointer
 from alembert.nn.attention import select_tokens
 from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig, is_number, narrow_config
+from alembert.nn.copying import CopyMechanism, find_source_rows
 from alembert.nn.crf import Crf
 from alembert.nn.dropout import EMBEDDINGS, Dropout, DropoutSeed
 from alembert.nn.encoder import (
@@ -31,8 +32,11 @@ from alembert.nn.encoder import (
     Encoder,
     mean_pool,
 )
+from alembert.nn.kv_cache import KVCache, Prefill
 from alembert.nn.projection import project_to_vocabulary
 
+LANGUAGE_MODEL_KINDS: Final = ("masked_lm", "copy_lm")
+"""Kinds of heads over the vocabulary, of which one can begin as the other."""
 RESERVED_HEAD_NAMES: Final = ("hidden", "pooled")
 """Names of a model's outputs that are no heads."""
 GENERATOR_WIDTH: Final = 0.25
@@ -113,7 +117,7 @@ class HeadSpec:
 
     def positions_read(self, batch: Batch, predicted_P: Tensor | None, positions_P: Tensor | None) -> Tensor | None:
         """Return the tokens whose last states the head reads, if it is asked at these; none: all."""
-        if self.kind in ("masked_lm", "generator"):
+        if self.kind in (*LANGUAGE_MODEL_KINDS, "generator"):
             return positions_P if predicted_P is None else predicted_P
         if self.per_token:
             return positions_P
@@ -128,7 +132,7 @@ def find_required_tokens(
     positions_P: Tensor | None = None,
 ) -> Tensor | None:
     """Return the tokens whose last states any of the heads reads, each once and in ascending order; none: all."""
-    read = [spec.positions_read(batch, predicted_P, positions_P) for spec in specs]
+    read = [None if spec.kind == "copy_lm" else spec.positions_read(batch, predicted_P, positions_P) for spec in specs]
     selections = [tokens_P for tokens_P in read if tokens_P is not None]
     return torch.unique(torch.cat(selections)) if selections and len(selections) == len(read) else None
 
@@ -161,6 +165,8 @@ class HeadInputs:
     """Where the head's dropout mask comes from; none: torch's global generator."""
     layers_ND: Tensor | None = None
     """Mean of the states after each layer, made for heads that pool them."""
+    memory: KVCache | Prefill | None = None
+    """What the encoder was given of texts that are being written."""
 
     def token_states(self) -> Tensor:
         """Return the states (P, D) of the tokens at which the head is asked."""
@@ -203,6 +209,19 @@ class MaskedLMHead(nn.Module):
     def forward(self, states: HeadInputs) -> Tensor:
         transformed_PE = self.norm(self.activation(self.dense(states.token_states())))
         return project_to_vocabulary(transformed_PE, states.token_embedding_VE, self.bias)
+
+
+class CopyLMHead(MaskedLMHead):
+    """Log probabilities (P, V): the vocabulary's, mixed with those of copying a token of the source."""
+
+    def __init__(self, config: EncoderConfig, spec: HeadSpec) -> None:
+        super().__init__(config, spec)
+        self.copy = CopyMechanism(config.hidden_size)
+
+    def forward(self, states: HeadInputs) -> Tensor:
+        sources = self.copy.read_sources(states.last.at(None), states.batch, states.memory)
+        rows = find_source_rows(states.batch, states.positions_P, states.memory)
+        return self.copy(super().forward(states), states.token_states(), sources, rows)
 
 
 class ReplacedTokenHead(nn.Module):
@@ -329,6 +348,7 @@ class _HeadKind:
 
 HEAD_KINDS: Final[dict[str, _HeadKind]] = {
     "masked_lm": _HeadKind(MaskedLMHead, pooled=False, outputs=0),
+    "copy_lm": _HeadKind(CopyLMHead, pooled=False, outputs=0),
     "next_sentence": _HeadKind(DocumentClassifier, pooled=True, outputs=2),
     "classify": _HeadKind(DocumentClassifier, pooled=True, poolings=POOLINGS),
     "choice": _HeadKind(DocumentClassifier, pooled=True, outputs=1),
@@ -342,7 +362,7 @@ HEAD_KINDS: Final[dict[str, _HeadKind]] = {
     "generator": _HeadKind(GeneratorHead, pooled=False, outputs=0),
     "embed": _HeadKind(EmbeddingHead, pooled=False, outputs=0, poolings=EMBEDDING_POOLINGS),
 }
-"""next_sentence: 0 is next, 1 is random. choice: one score a document. span: start and end logits a token.
+"""copy_lm: a masked LM that also copies tokens of a prefix. next_sentence: 0 is next, 1 is random. choice: one score a document. span: start and end logits a token.
 boundary: logits for the first and for the last token of an entity. pointer: vectors whose pairs score spans.
 relation: two logits a label, one for either marker of a pair. replaced: one logit a token, above 0 if it was replaced.
 generator: a small masked LM beside the model, for training alone.

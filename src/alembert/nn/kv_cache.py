@@ -7,7 +7,8 @@ tokens, which are few, move when rows are chosen anew. That takes two products i
 everything at each step.
 """
 
-# S prompts, R rows of a prompt at most, B rows, T tokens of the longest prompt, W written tokens, H heads, K head size
+# S prompts, R rows of a prompt at most, B rows, T tokens of the longest prompt, W written tokens, H heads, K head size,
+# D width
 from __future__ import annotations
 
 import math
@@ -21,18 +22,49 @@ from alembert.nn.batch import Batch, DocumentGroup
 from alembert.nn.config import EncoderConfig
 
 
+@dataclass(frozen=True)
+class CopySources:
+    """Tokens of prompts that can be copied, padded to the longest."""
+
+    keys_STD: Tensor
+    ids_ST: Tensor
+    first_ST: Tensor
+    """Where the same id stands first in the prompt; -1 at padding."""
+
+    @classmethod
+    def empty(cls, prompts: int, longest: int, width: int, like: Tensor) -> CopySources:
+        """Make room in the type and on the device of `like`."""
+        ids_ST = torch.zeros(prompts, longest, dtype=torch.int64, device=like.device)
+        return cls(like.new_zeros(prompts, longest, width), ids_ST, torch.full_like(ids_ST, -1))
+
+    def store(self, numbers: Sequence[int], sources: CopySources) -> None:
+        """Store sources by the numbers of their prompts."""
+        longest = sources.ids_ST.shape[1]
+        self.keys_STD[numbers, :longest] = sources.keys_STD.to(self.keys_STD)
+        self.ids_ST[numbers, :longest] = sources.ids_ST
+        self.first_ST[numbers, :longest] = sources.first_ST
+
+    def select(self, numbers_S: Tensor, longest: int) -> CopySources:
+        """Keep these prompts, of which none is longer."""
+        keys_STD, ids_ST, first_ST = (
+            values[:, :longest].index_select(0, numbers_S) for values in (self.keys_STD, self.ids_ST, self.first_ST)
+        )
+        return CopySources(keys_STD, ids_ST, first_ST)
+
+
 class KVCache:
     """Keys and values of prompts and of the rows that go on from them."""
 
-    def __init__(self, config: EncoderConfig, lengths: Sequence[int], like: Tensor) -> None:
-        """Make room for prompts of these lengths, in the type and on the device of `like`."""
+    def __init__(self, config: EncoderConfig, lengths: Sequence[int], like: Tensor, *, copies: bool = False) -> None:
+        """Make room for prompts of these lengths, in the type and on the device of `like`, and for their `sources`."""
         prompts, heads, size = len(lengths), config.num_attention_heads, config.head_size
         layers = range(len(config.layer_order))
         self._prompts = [like.new_zeros(2, prompts, heads, max(lengths), size) for _ in layers]
         self._written = [like.new_zeros(2, prompts, heads, 0, size) for _ in layers]
         self._lengths_S = torch.tensor(lengths, device=like.device)
         self._padding_S11T = self._padding()
-        self._rows = _PromptRows(list(range(prompts)), prompts, like.device)
+        self.rows = PromptRows(list(range(prompts)), prompts, like.device)
+        self.sources = CopySources.empty(prompts, max(lengths), config.hidden_size, like) if copies else None
 
     def store_prompt(self, layer: int, number: int, keys_and_values: Tensor) -> None:
         """Store the keys and values (2, H, T, K) of a prompt, by its number."""
@@ -43,12 +75,12 @@ class KVCache:
 
         A row may be named any number of times. At first the prompts are the rows.
         """
-        before = self._rows.owners
+        before = self.rows.owners
         self._reassign_rows([before[parent] for parent in parents])
         device = self._lengths_S.device
         chosen_B = torch.tensor(parents, device=device)
         self._written = [layer.index_select(1, chosen_B) for layer in self._written]
-        positions_B = self._lengths_S[self._rows.owners_B] + self._written[0].shape[3]
+        positions_B = self._lengths_S[self.rows.owners_B] + self._written[0].shape[3]
         return Batch.single_tokens(torch.tensor(ids, device=device), positions_B, segment)
 
     def attend(self, layer: int, qkv_B3HK: Tensor) -> Tensor:
@@ -57,12 +89,12 @@ class KVCache:
         self._written[layer] = torch.cat((self._written[layer], keys_and_values), 3)
         k_BHWK, v_BHWK = self._written[layer]
         k_SHTK, v_SHTK = self._prompts[layer]
-        q_SHRK = self._rows.by_prompt(q_BHK)
+        q_SHRK = self.rows.by_prompt(q_BHK)
         read_SHRT = (q_SHRK @ k_SHTK.mT).masked_fill_(self._padding_S11T, -math.inf)
-        scores_BHX = torch.cat((self._rows.by_row(read_SHRT), (k_BHWK @ q_BHK[..., None])[..., 0]), -1)
+        scores_BHX = torch.cat((self.rows.by_row(read_SHRT), (k_BHWK @ q_BHK[..., None])[..., 0]), -1)
         shares = (scores_BHX / math.sqrt(q_BHK.shape[-1])).softmax(-1)
         read_BHT, written_BHW = torch.split(shares, [k_SHTK.shape[2], k_BHWK.shape[2]], -1)
-        of_prompts_BHK = self._rows.by_row(self._rows.by_prompt(read_BHT) @ v_SHTK)
+        of_prompts_BHK = self.rows.by_row(self.rows.by_prompt(read_BHT) @ v_SHTK)
         return (of_prompts_BHK + (written_BHW[..., None, :] @ v_BHWK)[..., 0, :]).flatten(1)
 
     def _padding(self) -> Tensor:
@@ -78,11 +110,12 @@ class KVCache:
             self._prompts = [layer[:, :, :, :longest].index_select(1, live_S) for layer in self._prompts]
             self._lengths_S = self._lengths_S[live_S]
             self._padding_S11T = self._padding()
+            self.sources = None if self.sources is None else self.sources.select(live_S, longest)
             owners = [live.index(owner) for owner in owners]
-        self._rows = _PromptRows(owners, len(self._lengths_S), self._lengths_S.device)
+        self.rows = PromptRows(owners, len(self._lengths_S), self._lengths_S.device)
 
 
-class _PromptRows:
+class PromptRows:
     """Which prompt each row belongs to, and its cell in the rectangle of prompts and their rows."""
 
     def __init__(self, owners: list[int], prompts: int, device: torch.device) -> None:
@@ -122,3 +155,8 @@ class Prefill:
             for row, document in enumerate(group.documents):
                 pair = torch.stack((k_BHTK[row], v_BHTK[row]))
                 self.cache.store_prompt(layer, self.prompt_indices[document], pair)
+
+    def store_sources(self, sources: CopySources) -> None:
+        """Store what can be copied of each document, if anything is."""
+        if self.cache.sources is not None:
+            self.cache.sources.store(self.prompt_indices, sources)

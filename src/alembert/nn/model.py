@@ -13,6 +13,7 @@ from alembert.errors import BadSetting
 from alembert.nn.attention import ForwardTrace
 from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig
+from alembert.nn.copying import CopyMechanism
 from alembert.nn.crf import Crf
 from alembert.nn.dropout import HEADS, DropoutSeed
 from alembert.nn.encoder import Encoder, FeatureEmbedding, LayerMean
@@ -86,6 +87,7 @@ class Model(nn.Module):
         )
         pooling = not only or any(spec.needs_pooler for spec in specs.values())
         states = self._build_head_inputs(batch, LastHiddenStates(hidden_PD, selected_P), layers, pooling=pooling)
+        states = replace(states, memory=memory)
         outputs = {
             name: self.head(name)(
                 replace(
@@ -131,7 +133,7 @@ class Model(nn.Module):
 def initialise(module: nn.Module, std: float, generator: torch.Generator | None = None) -> None:
     """Draw new weights as BERT does: a normal cut off at two deviations, biases zero, layer norms one.
 
-    A CRF begins with zeros: every move is as good as any other. So does the embedding of features.
+    A CRF begins with zeros: every move is as good as any other. So does the embedding of features. A gate begins nearly closed.
     """
     for part in module.modules():
         if isinstance(part, nn.Linear | nn.Embedding):
@@ -144,6 +146,8 @@ def initialise(module: nn.Module, std: float, generator: torch.Generator | None 
         bias = getattr(part, "bias", None)
         if isinstance(bias, nn.Parameter):
             nn.init.zeros_(bias)
+        if isinstance(part, CopyMechanism):
+            part.start()
 
 
 def new_model(

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from alembert.data.windows import Row
 from alembert.errors import BadInput, BadSetting
 from alembert.nn.config import EncoderConfig
 from alembert.nn.heads import HeadSpec
@@ -58,6 +59,15 @@ def model_of(**changes: Any) -> Model:
         **changes,
     )
     return new_model(config, {"masked_lm": HeadSpec(kind="masked_lm")}, seed=2).eval()
+
+
+def train_step(model: Model, head: str, rows: Sequence[Row], optimiser: torch.optim.Optimizer, **loss: float) -> None:
+    target = collate_rows(rows, range(len(rows)))
+    asked = {"positions_P": target.positions, "attention": "prefix"}
+    outputs = model(target.batch, [head], **asked, only=True)[head]
+    optimiser.zero_grad()
+    GenerateTask(GenerateSettings()).loss(model.head(head), outputs, target, LossSettings(**loss)).backward()
+    optimiser.step()
 
 
 # -- rows
@@ -153,17 +163,11 @@ PAIRS = [("a b", "c d e"), ("b a", "e d c"), ("f f g", "床前明月光"), ("c",
 
 @pytest.fixture(scope="module")
 def learnt() -> Model:
-    model, task = model_of(), GenerateTask(GenerateSettings())
+    model = model_of()
     rows = [row for each in encoded([example(*pair) for pair in PAIRS]) for row in each.rows]
-    target = collate_rows(rows, range(len(rows)))
     optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
     for _ in range(60):
-        asked = {"positions_P": target.positions, "attention": "prefix"}
-        outputs = model(target.batch, ["masked_lm"], **asked, only=True)["masked_lm"]
-        loss = task.loss(model.head("masked_lm"), outputs, target, LossSettings(label_smoothing=0.1))
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
+        train_step(model, "masked_lm", rows, optimiser, label_smoothing=0.1)
     return model
 
 
@@ -198,6 +202,69 @@ def test_several_texts_come_in_order(learnt: Model) -> None:
     scores = [record["score"], *(other["score"] for other in record["others"])]
     assert scores == sorted(scores, reverse=True)
     assert record["text"] == "c d e"
+
+
+# -- copying
+
+COMMON, RARE = ([chr(first + n) for n in range(count)] for first, count in ((0x4E00, 40), (0x5E00, 20)))
+CHARACTERS = Tokenizer.from_vocabulary(
+    Vocabulary.from_pieces("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *COMMON, *RARE), lowercase=True
+)
+
+
+def first_and_last(rng: np.random.Generator, wanted: Sequence[str]) -> GenerateExample:
+    """A source whose first and last characters are the target; any may stand between them."""
+    (first, last), between = rng.choice(wanted, 2), rng.choice(COMMON + RARE, 2)
+    return example(first + "".join(between) + last, first + last)
+
+
+def count_right(model: Model, head: str, wanted: Sequence[str], **decoding: Any) -> int:
+    task = GenerateTask(GenerateSettings(decoding=DecodeSettings(max_new_tokens=4, **decoding)))
+    examples = [first_and_last(np.random.default_rng(seed), wanted) for seed in range(20)]
+    rows = task.encode(examples, CHARACTERS, LONGEST)
+    answers = task.run(ModelRunner(model, head, "prefix"), rows)
+    texts = [task.decode(row, answer).text for row, answer in zip(rows, answers, strict=True)]
+    return sum(text == each.target for text, each in zip(texts, examples, strict=True))
+
+
+@pytest.mark.parametrize(("copy", "right"), [(True, 20), (False, 0)])
+def test_only_a_model_that_copies_writes_what_was_never_a_target(copy: bool, right: int) -> None:
+    task = GenerateTask(GenerateSettings(copy=copy))
+    head, rng = task.head().kind, np.random.default_rng(0)
+    shape = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    config = EncoderConfig(vocab_size=CHARACTERS.vocab_size, max_position_embeddings=LONGEST, **shape)
+    model = new_model(config, {head: task.head()}, seed=2).eval()
+    optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
+    for _ in range(150):
+        examples = task.encode([first_and_last(rng, COMMON) for _ in range(32)], CHARACTERS, LONGEST)
+        train_step(model, head, [each.rows[0] for each in examples], optimiser)
+    assert count_right(model, head, COMMON) == 20
+    for decoding in ({}, {"method": "beam", "beams": 2}, {"method": "sample", "top_p": 0.5}):
+        assert count_right(model, head, RARE, **decoding) == right
+
+
+@torch.inference_mode()
+def test_the_loss_is_that_of_the_mixture() -> None:
+    model, task = (
+        new_model(model_of().config, {"lm": HeadSpec(kind="copy_lm")}, seed=2).eval(),
+        GenerateTask(GenerateSettings()),
+    )
+    rows = [row for each in encoded([example("a b a", "a e"), example("f", "g h i")]) for row in each.rows]
+    target = collate_rows(rows, [0, 1])
+    logs = model(target.batch, ["lm"], positions_P=target.positions, attention="prefix", only=True)["lm"]
+    right = logs[torch.arange(len(logs)), target.labels]
+    losses = [LossSettings(), LossSettings(label_smoothing=0.1), LossSettings(focal=2)]
+    plain, smooth, focal = (task.loss(model.head("lm"), logs, target, each) for each in losses)
+    torch.testing.assert_close(plain, -right.sum())
+    torch.testing.assert_close(smooth, -(0.9 * right + 0.1 * logs.mean(-1)).sum())
+    torch.testing.assert_close(focal, -((1 - right.exp()) ** 2 * right).sum())
+
+
+def test_a_task_that_was_saved_before_does_not_copy() -> None:
+    table = GenerateTask(GenerateSettings()).to_table()
+    assert GenerateTask.from_table(table).head().kind == "copy_lm"
+    del table["settings"]["copy"]
+    assert GenerateTask.from_table(table).head().kind == "masked_lm"
 
 
 # -- scores

@@ -1,6 +1,7 @@
 """The task `generate` from end to end: a fresh head or a kept one, what is saved, and who opens it."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from alembert import hardware, sample
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.checkpoint import open as open_checkpoint
 from alembert.files.family import Blueprint
+from alembert.files.surgery import with_heads
 from alembert.infer.evaluate import evaluate
 from alembert.infer.task_model import TaskModel
 from alembert.nn.batch import Batch
@@ -56,15 +58,24 @@ def place(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> Pat
     return folder
 
 
-def run(place: Path, model: str, settings: FinetuneSettings = SETTINGS) -> tuple[Path, FinetuneRunResult]:
+def run(
+    place: Path, model: str, settings: FinetuneSettings = SETTINGS, *, copy: bool = True
+) -> tuple[Path, FinetuneRunResult]:
     data = DataFiles(train=(place / "train.jsonl",), dev=(place / "dev.jsonl",))
-    job = FinetuneJob(model=str(place / model), tasks={"generate": TaskSpec(task="generate", data=data, settings=HOW)})
-    return place / f"{model}-out", finetune(job, place / f"{model}-out", settings)
+    spec = TaskSpec(task="generate", data=data, settings=replace(HOW, copy=copy))
+    out = place / f"{model}-out-{copy}"
+    return out, finetune(FinetuneJob(model=str(place / model), tasks={"generate": spec}), out, settings)
 
 
 @pytest.fixture(scope="module")
 def made(place: Path) -> tuple[Path, FinetuneRunResult]:
     return run(place, "bare")
+
+
+@pytest.fixture(scope="module")
+def plain(place: Path) -> Path:
+    """A model that does not copy."""
+    return run(place, "bare", copy=False)[0]
 
 
 def test_a_model_without_a_head_learns_and_says_how_many_it_was_judged_by(
@@ -82,20 +93,40 @@ def test_the_saved_model_writes_for_all(made: tuple[Path, FinetuneRunResult], pl
     assert isinstance(prediction.text, str)
 
 
-def test_a_head_that_is_there_is_kept(place: Path) -> None:
+@pytest.mark.parametrize("copy", [True, False])
+def test_a_head_that_is_there_is_kept(copy: bool, place: Path) -> None:
     still = FinetuneSettings(
         steps=1, batch=SETTINGS.batch, optimiser=OptimiserSettings(learning_rate=1e-30, weight_decay=0.0)
     )
-    out, _ = run(place, "headed", still)
+    out, _ = run(place, "headed", still, copy=copy)
     before, after = (open_checkpoint(folder).model.state_dict() for folder in (place / "headed", out))
-    name = "heads.masked_lm.dense.weight"
-    torch.testing.assert_close(after[name], before[name])
+    head = "copy_lm" if copy else "masked_lm"
+    torch.testing.assert_close(after[f"heads.{head}.dense.weight"], before["heads.masked_lm.dense.weight"])
 
 
-def test_transformers_opens_the_model_with_equal_logits(made: tuple[Path, FinetuneRunResult]) -> None:
-    theirs = transformers.BertForMaskedLM.from_pretrained(made[0]).eval()
-    ours = TaskModel.open(made[0]).engine.model
+@pytest.mark.parametrize("copy", [True, False])
+def test_transformers_opens_the_model_with_equal_logits(
+    copy: bool, made: tuple[Path, FinetuneRunResult], plain: Path
+) -> None:
+    out = made[0] if copy else plain
+    theirs = transformers.BertForMaskedLM.from_pretrained(out).eval()
+    ours = with_heads(open_checkpoint(out), HEAD).model  # the vocabulary's logits alone
     ids = torch.tensor([[2, 9, 8, 7, 3]])
     with torch.inference_mode():
         found = ours(Batch.padded(ids), ["masked_lm"])["masked_lm"]
         torch.testing.assert_close(found, theirs(ids).logits[0], atol=1e-4, rtol=1e-4)
+
+
+def test_a_folder_of_before_writes_what_it_wrote(plain: Path) -> None:
+    """Its task.json has no `copy`, and its model no weights for it."""
+    file = plain / "task.json"
+    saved = json.loads(file.read_text("utf8"))
+    del saved["tasks"]["generate"]["settings"]["copy"]
+    predictions = [predict(TaskModel.open(plain))]
+    file.write_text(json.dumps(saved), encoding="utf8")
+    predictions.append(predict(TaskModel.open(plain)))
+    assert predictions[0] == predictions[1]
+
+
+def predict(model: TaskModel) -> object:
+    return model.predict(model.task.examples_from_texts(["No fever was seen."]))

@@ -5,10 +5,11 @@ Its second pre-training head tells the order of two sentences; it has the shape 
 
 from typing import Final
 
-from alembert.files.families.bert import BERT
+from alembert.files.families.bert import BERT, COPY_MODULES
 from alembert.files.family import Architecture, Family
 
 _LAYER: Final = "encoder.albert_layer_groups.{group}.albert_layers.{inner}"
+_MASKED_LM: Final = {"": "predictions", "dense": "predictions.dense", "norm": "predictions.LayerNorm"}
 
 ALBERT: Final = Family(
     model_type="albert",
@@ -27,7 +28,7 @@ ALBERT: Final = Family(
     },
     dropout_key="classifier_dropout_prob",
     dropout=0.1,
-    undropped=("masked_lm", "span", "embed"),
+    undropped=("masked_lm", "copy_lm", "span", "embed"),
     modules={
         **{ours: theirs for ours, theirs in BERT.modules.items() if ours.startswith("embeddings.")},
         "embeddings.widen": ("encoder.embedding_hidden_mapping_in",),
@@ -45,7 +46,8 @@ ALBERT: Final = Family(
     },
     head_modules={
         **BERT.head_modules,
-        "masked_lm": {"": "predictions", "dense": "predictions.dense", "norm": "predictions.LayerNorm"},
+        "masked_lm": _MASKED_LM,
+        "copy_lm": {**_MASKED_LM, **COPY_MODULES},
         "next_sentence": {"linear": "sop_classifier.classifier"},
     },
     tied={

@@ -5,6 +5,12 @@ from typing import Final
 from alembert.files.family import Architecture, Family
 
 _LAYER: Final = "encoder.layer.{layer}"
+_MASKED_LM: Final = {
+    "": "cls.predictions",
+    "dense": "cls.predictions.transform.dense",
+    "norm": "cls.predictions.transform.LayerNorm",
+}
+COPY_MODULES: Final = {"copy": "copy", "copy.query": "copy.query", "copy.key": "copy.key", "copy.gate": "copy.gate"}
 
 BERT: Final = Family(
     model_type="bert",
@@ -27,7 +33,7 @@ BERT: Final = Family(
     defaults={},
     dropout_key="classifier_dropout",
     dropout=None,
-    undropped=("masked_lm", "next_sentence", "span", "embed"),
+    undropped=("masked_lm", "copy_lm", "next_sentence", "span", "embed"),
     modules={
         "embeddings.token": ("embeddings.word_embeddings",),
         "embeddings.position": ("embeddings.position_embeddings",),
@@ -46,11 +52,8 @@ BERT: Final = Family(
         "pooler.dense": ("pooler.dense",),
     },
     head_modules={
-        "masked_lm": {
-            "": "cls.predictions",
-            "dense": "cls.predictions.transform.dense",
-            "norm": "cls.predictions.transform.LayerNorm",
-        },
+        "masked_lm": _MASKED_LM,
+        "copy_lm": {**_MASKED_LM, **COPY_MODULES},
         "next_sentence": {"linear": "cls.seq_relationship"},
         "classify": {"linear": "classifier"},
         "tag": {"linear": "classifier"},

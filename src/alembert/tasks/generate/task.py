@@ -3,8 +3,10 @@
 In: pairs of source and target. Out: texts, with how probable the model finds them. The encoder writes by itself: under
 the prefix attention of UniLM (Dong et al. 2019) the source is read both ways, and each token of the target is predicted
 from the source and the target before it, by the masked-LM head. UniLM hides tokens of the target and finds them again;
-here the next token is predicted, which is what writing does, and what the pre-training objective `prefix` learns. The
-kind `extract` chooses sentences of the source instead (`extract`).
+here the next token is predicted, which is what writing does, and what the pre-training objective `prefix` learns. With
+`copy` the head also points at tokens of the source (See et al. 2017), and its outputs are log probabilities of the
+mixture, which the loss and the search take as logits. The kind `extract` chooses sentences of the source instead
+(`extract`).
 """
 
 from __future__ import annotations
@@ -121,7 +123,8 @@ class GenerateTask(BaseGenerateTask):
         )
         judged = "all" if settings.eval_examples is None else f"at most {settings.eval_examples}"
         return [
-            f"A text is written for each source, by {search}, of up to {how.max_new_tokens} tokens.",
+            f"A text is written for each source, by {search}, of up to {how.max_new_tokens} tokens"
+            f"{'; words of the source can be copied' if settings.copy else ''}.",
             f"Of a source {read} read, of a target {settings.max_target_length} tokens are learnt; the rest is cut.",
             f"Models are chosen by {MAIN_METRIC} of what they write for {judged} of the development examples.",
         ]
@@ -139,7 +142,7 @@ class GenerateTask(BaseGenerateTask):
     def head(self) -> HeadSpec:
         from alembert.nn.heads import HeadSpec
 
-        return HeadSpec(kind="masked_lm", dropout=0.0)
+        return HeadSpec(kind="copy_lm" if self.settings.copy else "masked_lm", dropout=0.0)
 
     def encode(self, examples: Sequence[GenerateExample], tokenizer: Tokenizer, longest: int) -> list[EncodedExample]:
         room = TokenBudget.of(self.settings.max_source_length, self.settings.max_target_length, longest)

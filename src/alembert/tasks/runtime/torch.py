@@ -132,7 +132,8 @@ class TorchDecoder:
     def prefill(self, prompts: Sequence[Row]) -> Logits:
         """Read prompts, short ones first; their last token is where each is asked."""
         weight = next(self.model.parameters())
-        memory = KVCache(self.model.config, [row.length for row in prompts], weight)
+        copies = self.model.spec(self.head).kind == "copy_lm"
+        memory = KVCache(self.model.config, [row.length for row in prompts], weight, copies=copies)
 
         def compute(numbers: list[int]) -> tuple[list[int], Logits]:
             target = collate_rows([prompts[number] for number in numbers], numbers).to(weight.device)
