@@ -261,7 +261,7 @@ def test_the_loss_is_that_of_the_mixture() -> None:
 
 
 def test_a_task_that_was_saved_before_does_not_copy() -> None:
-    table = GenerateTask(GenerateSettings()).to_table()
+    table = GenerateTask(GenerateSettings(copy=True)).to_table()
     assert GenerateTask.from_table(table).head().kind == "copy_lm"
     del table["settings"]["copy"]
     assert GenerateTask.from_table(table).head().kind == "masked_lm"

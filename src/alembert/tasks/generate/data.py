@@ -37,7 +37,7 @@ class GenerateSettings:
     """Maximum tokens of a source; none: what the model's maximum leaves beside a target. The rest is truncated."""
     max_target_length: int = 64
     """Maximum tokens of a target in training; truncated text is reported."""
-    copy: bool = True
+    copy: bool = False
     """write: copy words of the source with a gate (pointer-generator), so that rare words need not be invented."""
     eval_examples: int | None = 200
     """Development examples to generate for in each evaluation during training; none: all."""
@@ -61,11 +61,8 @@ class GenerateSettings:
 
     @classmethod
     def of(cls, table: Mapping[str, Any]) -> GenerateSettings:
-        """Make settings of plain values again; raise ValueError for what are none.
-
-        Models that were saved before there was `copy` do not copy.
-        """
-        return load_settings(cls, {"copy": False, **table})
+        """Make settings of plain values again; raise ValueError for what are none."""
+        return load_settings(cls, table)
 
 
 @dataclass(frozen=True, kw_only=True)
