@@ -284,7 +284,7 @@ def test_any_number_of_streams_gives_the_same_bits(name: str) -> None:
 def test_a_tiny_model_learns_its_data(settings: RegulariseSettings) -> None:
     made = model()
     optimiser = Optimiser(made, OptimiserSettings(clip=None))
-    for step in range(50):
+    for step in range(80):
         job = _loss_of(Passes(made), settings, DropoutSeed(step))
         accumulate([job], list(made.parameters()), 1)
         optimiser.step(step, 0.01)
