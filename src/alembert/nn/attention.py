@@ -122,10 +122,12 @@ class AttentionPlan:
         if attention == "prefix" and batch.prefixes is None:
             raise BadSetting("Prefix attention needs the prefix length of each document; give `prefixes` to the Batch.")
         groups = tuple(_plan_group(group, batch, attention) for group in batch.groups)
+        plan = cls(groups, rotation, trace, noise, memory)
+        if noise is None:
+            return plan
         device = batch.ids_N.device
         masks = [group.attention_mask(device) for group in groups]
-        rectangles = () if noise is None else build_rectangles(batch.groups, masks, device)
-        return cls(groups, rotation, trace, noise, memory, rectangles=rectangles)
+        return replace(plan, rectangles=build_rectangles(batch.groups, masks, device))
 
     @property
     def can_round_rows(self) -> bool:
@@ -227,7 +229,7 @@ class ForwardTrace:
     def record_layer(self, qkv_N3HK: Tensor, plan: AttentionPlan) -> None:
         """Record what one layer attends with."""
         if self.documents:
-            self.record_attention_scores((group, q, k) for group, (q, k, _) in _rectangles(qkv_N3HK, plan))
+            self.record_attention_scores((group, q, k) for group, (q, k, _) in _split_groups(qkv_N3HK, plan))
 
     def record_attention_scores(self, parts: Iterable[tuple[GroupAttentionPlan, Tensor, Tensor]]) -> None:
         """Compute the scores of one layer from the queries and keys of each group."""
@@ -274,7 +276,7 @@ class Attention(nn.Module):
             plan.trace.record_layer(qkv_N3HK, plan)
         if isinstance(plan.kv_cache, Prefill):
             plan.kv_cache.store(
-                plan.layer, ((plan_of_group.group, k, v) for plan_of_group, (_, k, v) in _rectangles(qkv_N3HK, plan))
+                plan.layer, ((plan_of_group.group, k, v) for plan_of_group, (_, k, v) in _split_groups(qkv_N3HK, plan))
             )
         return self.out(select_tokens(self._mix(qkv_N3HK, plan), selected_P))
 
@@ -292,7 +294,7 @@ class Attention(nn.Module):
             kv_N2HK = torch.stack((k_NHK, v_NHK), 1)
         subsets = [QuerySubset.select(group, selected_P) for group in plan.groups]
         queries = torch.split(q_PHK, [subset.count for subset in subsets])
-        parts = zip(subsets, queries, _rectangles(kv_N2HK, plan), strict=True)
+        parts = zip(subsets, queries, _split_groups(kv_N2HK, plan), strict=True)
         mixed = [
             subset.gather_outputs(self._attend_from(subset, own_PHK, kv, plan.with_seed_path(number).dropout_seed))
             for number, (subset, own_PHK, (_, kv)) in enumerate(parts)
@@ -314,7 +316,7 @@ class Attention(nn.Module):
             return plan.kv_cache.attend(plan.layer, qkv_N3HK)
         if plan.dropout_seed is not None and self.training and self.dropout:
             return attention_with_dropout(qkv_N3HK, plan.rectangles, self.dropout, plan.dropout_seed)
-        mixed = [self._attend(group, *parts) for group, parts in _rectangles(qkv_N3HK, plan)]
+        mixed = [self._attend(group, *parts) for group, parts in _split_groups(qkv_N3HK, plan)]
         mixed_ND = mixed[0] if len(mixed) == 1 else torch.cat(mixed)
         added = len(qkv_N3HK) - len(mixed_ND)
         return functional.pad(mixed_ND, (0, 0, 0, added)) if added else mixed_ND
@@ -334,7 +336,7 @@ class Attention(nn.Module):
 def round_rows(states_ND: Tensor, selected_P: Tensor | None) -> tuple[Tensor, Tensor | None]:
     """Add rows that are never read, so that batches have few different numbers of rows; the same for the selected ones.
 
-    oneDNN compiles a kernel for each number, which takes as long as a hundred products and stays in memory.
+    oneDNN compiles a kernel for each number, which takes several times as long as the product and stays in memory.
     """
     if states_ND.device.type != "cpu":
         return states_ND, selected_P
@@ -349,7 +351,7 @@ def select_tokens(states_ND: Tensor, selected_P: Tensor | None) -> Tensor:
     return states_ND if selected_P is None else states_ND.index_select(0, selected_P)
 
 
-def _rectangles(qkv_N3HK: Tensor, plan: AttentionPlan) -> Iterator[tuple[GroupAttentionPlan, tuple[Tensor, ...]]]:
+def _split_groups(qkv_N3HK: Tensor, plan: AttentionPlan) -> Iterator[tuple[GroupAttentionPlan, tuple[Tensor, ...]]]:
     """Yield the queries, keys and values (B, H, T, K) of each group, or those of them that the tensor holds."""
     # Split and not sliced: each slice would make a gradient of the whole batch.
     sizes = [group.group.stop - group.group.start for group in plan.groups]
