@@ -48,6 +48,7 @@ def test_there_is_no_quarter_of_three_layers() -> None:
         ({"start": "copy"}, "expected one of auto, scratch, teacher"),
         ({"heads": 0}, "`heads` of the student is 0"),
         ({"inner": -1}, "`inner` of the student is -1"),
+        ({"activation": "swish"}, "'swish'; expected one of gelu, gelu_new, relu"),
         ({"layers": (2, 1)}, "expected rising numbers"),
         ({"layers": (1,), "start": "scratch"}, "takes none of them"),
     ],

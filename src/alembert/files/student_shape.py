@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import Final, Literal, get_args
 
 from alembert.errors import BadSetting
-from alembert.nn.config import EncoderConfig
+from alembert.nn.config import ACTIVATIONS, EncoderConfig
 
 StudentStart = Literal["auto", "scratch", "teacher"]
 
@@ -33,6 +33,8 @@ class StudentSettings:
     inner: int | None = None
     """Intermediate size of the feed-forward layers; none: the teacher's for the same hidden size, else four times the hidden
     size (1,200 for 312, as published), at most the teacher's."""
+    activation: str | None = None
+    """Activation of the feed-forward layers: gelu, gelu_new or relu, which is the fastest on CPUs; none: the teacher's."""
     layers: tuple[int, ...] = ()
     """Teacher layers, from 1, that initialise the student's layers; empty: evenly spaced, including the last."""
 
@@ -44,6 +46,10 @@ class StudentSettings:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise BadSetting(f"`{name}` of the student is {value}; expected a whole number from 1 up.")
+        if self.activation is not None and self.activation not in ACTIVATIONS:
+            raise BadSetting(
+                f"`activation` of the student is {self.activation!r}; expected one of {', '.join(ACTIVATIONS)}."
+            )
         if self.layers and self.start == "scratch":
             raise BadSetting(
                 "`layers` of the student names layers of the teacher, and `start` is scratch, which takes none of them. "
@@ -124,6 +130,7 @@ def resolve_shape(size: StudentSize, teacher: EncoderConfig, settings: StudentSe
         num_hidden_layers=size.layers,
         num_attention_heads=_heads(size.width, teacher, settings),
         intermediate_size=_inner(size.width, teacher, settings),
+        hidden_act=settings.activation or teacher.hidden_act,
         num_hidden_groups=teacher.num_hidden_groups and min(teacher.num_hidden_groups, size.layers),
     )
     obstacle = explain_incompatibility(config, teacher)
