@@ -95,7 +95,11 @@ def test_inner_and_heads_can_be_given() -> None:
 
 def test_a_student_has_its_teachers_activation_or_another() -> None:
     assert config_of(make_student(teacher(), "2x12", AUTO)).hidden_act == CONFIG.hidden_act
-    assert config_of(make_student(teacher(), "2x12", StudentSettings(activation="relu"))).hidden_act == "relu" != CONFIG.hidden_act
+    assert (
+        config_of(make_student(teacher(), "2x12", StudentSettings(activation="relu"))).hidden_act
+        == "relu"
+        != CONFIG.hidden_act
+    )
 
 
 def test_what_is_no_size_comes_from_the_teacher() -> None:
