@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         Triple,
     )
     from alembert.infer.predictor import Predictor
+    from alembert.models import ShippedModel, list_models
     from alembert.text.tokenizer import Tokenizer
 
 __version__ = "0.1.0"
@@ -65,6 +66,7 @@ COMMANDS: Final = {
     "export": "Export a fine-tuned model to run without torch.",
     "convert": "Convert old .bin weights to safetensors.",
     "predict": "Predict with a fine-tuned model.",
+    "models": "List the models that ship with alembert.",
     "fill": "Fill the masks of a text.",
     "generate": "Continue texts with a causal language model.",
     "score": "Compute the log probability and perplexity of texts.",
@@ -96,6 +98,7 @@ _HOMES: Final = {
     "PretrainingResult": "alembert.api.training",
     "Relation": "alembert.corpus.document",
     "SearchHit": "alembert.infer.predictions",
+    "ShippedModel": "alembert.models",
     "SimilarityPrediction": "alembert.infer.predictions",
     "TextScore": "alembert.infer.language_model",
     "Tokenizer": "alembert.text.tokenizer",
@@ -111,6 +114,7 @@ _HOMES: Final = {
     "finetune": "alembert.api.training",
     "generate": "alembert.api.inference",
     "label_corpus": "alembert.api.documents",
+    "list_models": "alembert.models",
     "load": "alembert.api.inference",
     "mix": "alembert.api.mixing",
     "open": "alembert.files.checkpoint",
@@ -141,6 +145,7 @@ __all__ = [
     "PretrainingResult",
     "Relation",
     "SearchHit",
+    "ShippedModel",
     "SimilarityPrediction",
     "TextScore",
     "Tokenizer",
@@ -157,6 +162,7 @@ __all__ = [
     "finetune",
     "generate",
     "label_corpus",
+    "list_models",
     "load",
     "mix",
     "open",

@@ -1,7 +1,7 @@
-"""Models of the Hugging Face hub, fetched only when asked for by `hub:organisation/name`.
+"""Where a model is: a folder, a model that ships with the package, or one of the Hugging Face hub.
 
-A bare name is never looked up: a mistyped path must not open a connection. Whatever opens a model by its folder asks
-`model_folder` first, so that every command and function takes both.
+The hub is asked for `hub:organisation/name` alone: a mistyped path must not open a connection. Whatever opens a model by
+its folder asks `model_folder` first, so that every command and function takes all three.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Final
 
 from alembert.errors import BadFile, BadInput
 from alembert.extras import require
+from alembert.models import find_shipped_model
 
 PREFIX: Final = "hub:"
 PICKLE_PATTERN: Final = "pytorch_model*.bin"
@@ -28,14 +29,16 @@ def is_hub_id(where: str | Path) -> bool:
 
 def model_folder(where: str | Path, *, pickles: bool = False) -> Path:
     """Return the local folder of a model; one of the hub is fetched first, with `pickles` its old weights as well."""
-    return fetch_from_hub(Path(where).as_posix(), pickles=pickles) if is_hub_id(where) else Path(where)
+    if is_hub_id(where):
+        return fetch_from_hub(Path(where).as_posix(), pickles=pickles)
+    return find_shipped_model(where) or Path(where)
 
 
 def find_folder(where: str | Path) -> Path:
     """Return the folder of a model, or say how one of the hub is written."""
     if not isinstance(where, str | Path):
         raise BadInput(f"The model is a {type(where).__name__}; expected a folder, or {PREFIX}organisation/name.")
-    folder = Path(where)
+    folder = find_shipped_model(where) or Path(where)
     if folder.is_dir():
         return folder
     if folder.exists():

@@ -263,7 +263,7 @@ def note_items(remarks: Iterable[Remark], set_aside: Iterable[SetAside]) -> None
         note(item.describe())
 
 
-MODEL_HELP = "A checkpoint or Export folder, or hub:organisation/name."
+MODEL_HELP = "A checkpoint or Export folder, a shipped model such as bio, or hub:organisation/name."
 """Help of an argument that is a fine-tuned model."""
 LANGUAGE_MODEL_HELP = "A checkpoint folder with a language-model head, or hub:organisation/name."
 """Help of an argument that is a model before fine-tuning."""
