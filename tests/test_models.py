@@ -66,7 +66,7 @@ def test_the_names_are_found_and_nothing_else(tmp_path: Path, monkeypatch: pytes
     monkeypatch.chdir(tmp_path)
     assert find_shipped_model("bio") == SHIPPED["bio"].folder
     assert find_shipped_model("biology") is None
-    assert find_shipped_model("./bio/") == SHIPPED["bio"].folder
+    assert find_shipped_model("./bio") is None
     assert find_shipped_model(tmp_path / "bio") is None
 
 
