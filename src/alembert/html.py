@@ -66,11 +66,11 @@ td.long {{ white-space: normal; min-width: 9rem; max-width: 36rem; overflow-wrap
 .tiles {{ display: grid; grid-template-columns: repeat(auto-fit, minmax(8rem, 1fr)); gap: .75rem; padding: 0; list-style: none }}
 .tiles li {{ border: 1px solid var(--line); border-radius: .5rem; padding: .6rem .8rem; color: var(--dim) }}
 .tiles b {{ display: block; font-size: 1.35rem; color: var(--ink); font-variant-numeric: tabular-nums }}
-summary {{ padding: .4rem 0; border-top: 1px solid var(--line); cursor: pointer }} details[open] {{ padding-bottom: .8rem }}
-summary h3 {{ display: inline; margin: 0; font-weight: 600 }}
+details {{ max-width: 50rem; border-top: 1px solid var(--line) }} details[open] {{ padding-bottom: .8rem }}
+summary {{ padding: .4rem 0; cursor: pointer }} summary h3 {{ display: inline; font-weight: 600; line-height: 1.9 }}
 pre {{ white-space: pre-wrap; border-left: 3px solid var(--line); padding-left: .8rem }}
 pre, code {{ font: .88rem/1.5 ui-monospace, Menlo, Consolas, "Noto Sans Mono CJK SC", monospace }}
-.legend span {{ display: inline-block; margin-right: 1rem }}
+.legend {{ line-height: 1.9 }} .legend span {{ display: inline-block; margin-right: 1rem }} .legend + details {{ margin-top: 1rem }}
 .legend i {{ display: inline-block; width: .8rem; height: .8rem; margin-right: .3rem; background: var(--colour) }}
 figure {{ margin: 1rem 0; container-type: inline-size }} figure + .legend {{ margin-top: -.7rem }}
 svg {{ display: block; width: 100%; max-width: 42rem; height: auto; overflow: visible }}
@@ -168,13 +168,20 @@ def colour_name(number: int) -> str:
     return COLOURS[number % len(COLOURS)]
 
 
-SURE: Final = 0.9
-LIKELY: Final = 0.6
-"""Scores from which an entity has the line of sure and of likely ones below it."""
-ScoreRange = Literal["", "sure", "likely", "unsure"]
 MarkSide = Literal["", "gold", "guess"]
 MarkState = Literal["plain", "agreed", "other", "gold", "guess"]
 """Of a run: no entity, both sides with the same label, both with different ones, only right, only guessed."""
+ScoreRange = Literal["", "sure", "likely", "unsure"]
+SURE: Final = 0.9
+LIKELY: Final = 0.6
+"""Scores from which the line below an entity is that of sure ones, and of likely ones."""
+
+
+def name_score_range(score: float | None) -> ScoreRange:
+    """Return the name of the range that a score is in; none without a score."""
+    if score is None:
+        return ""
+    return "sure" if score >= SURE else "likely" if score >= LIKELY else "unsure"
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,9 +200,7 @@ class EntityMark:
     @property
     def score_range(self) -> ScoreRange:
         """The range of the score; none without a score, or beside right entities, whose lines say something else."""
-        if self.score is None or self.side:
-            return ""
-        return "sure" if self.score >= SURE else "likely" if self.score >= LIKELY else "unsure"
+        return "" if self.side else name_score_range(self.score)
 
     @property
     def tooltip(self) -> str:
