@@ -198,14 +198,8 @@ def _write_page(folders: DemoFolders, done: list[DemoStep]) -> DemoStep:
 
 def _next_commands(folders: DemoFolders, shipped: str | None) -> tuple[str, ...]:
     corpus, model, test = folders.corpus, folders.pretrained, folders.labelled("tag", "test")
-    with_shipped = (
-        (
-            "alembert models",
-            format_command("predict", shipped, "Tofacitinib inhibits JAK1 in rheumatoid arthritis."),
-        )
-        if shipped
-        else ()
-    )
+    text = "Tofacitinib inhibits JAK1 in rheumatoid arthritis."
+    with_shipped = ("alembert models", format_command("predict", shipped, text)) if shipped else ()
     return (
         *with_shipped,
         format_command("corpus show", corpus, sample=2),
