@@ -13,14 +13,19 @@ from alembert.html import (
     EntityMark,
     Html,
     colour_by_label,
+    render_columns,
+    render_details,
     render_fragment,
     render_legend,
     render_page,
     render_runs,
+    render_score_legend,
     render_table,
     render_text,
+    render_tiles,
     split_runs,
 )
+from page_checks import check_page
 
 TEXT = "breast <cancer> again"
 MARKS = [EntityMark(0, 15, "Disease", "gold", "boundary"), EntityMark(7, 15, "Disease", "guess", "boundary", 0.5)]
@@ -135,8 +140,45 @@ def test_the_text_is_whole_and_escaped() -> None:
 
 
 def test_an_entity_that_nothing_is_compared_with_has_its_label_once() -> None:
+    assert '<mark class="b" title="Part">breast<small>Part</small></mark>' in marked([EntityMark(0, 6, "Part")])
+
+
+def test_a_score_is_under_the_pointer_and_spoken() -> None:
     html = marked([EntityMark(0, 6, "Part", score=0.25)])
-    assert '<mark class="b" title="Part (0.25)">breast<small>Part</small></mark>' in html
+    label = '<small>Part<span class="spoken"> 0.25</span></small>'
+    assert f'<mark class="b unsure" title="Part (0.25)">breast{label}</mark>' in html
+
+
+@pytest.mark.parametrize(
+    ("score", "name"), [(1.0, "sure"), (0.9, "sure"), (0.89, "likely"), (0.6, "likely"), (0.59, "unsure"), (None, "")]
+)
+def test_the_line_below_an_entity_says_how_sure_the_model_is(score: float | None, name: str) -> None:
+    assert EntityMark(0, 6, "Part", score=score).score_range == name
+    assert f".alembert mark.{name} {{ border-bottom: " in STYLE or not name
+    assert f'<mark class="a {name}">{name}</mark>' in render_score_legend() or not name
+
+
+def test_a_guess_beside_right_entities_has_no_line_for_its_score() -> None:
+    assert "unsure" not in marked([EntityMark(0, 6, "Part", "guess", score=0.25)])
+
+
+def test_of_overlapping_entities_the_last_gives_colour_and_line() -> None:
+    html = marked([EntityMark(0, 15, "x", score=0.95), EntityMark(7, 15, "y", score=0.7)])
+    assert re.findall(r'<mark class="([^"]*)"', html) == ["b sure", "c likely"]
+
+
+def test_details_are_closed_unless_they_are_to_be_open() -> None:
+    assert render_details("a", "b").startswith("<details><summary><h3>a</h3></summary>")
+    assert render_details("a", "b", is_open=True).startswith("<details open>")
+    check_page(render_page("t", "t", f"<h2>x</h2>{render_details('a', 'b')}"))
+
+
+def test_tiles_are_escaped() -> None:
+    assert "<li><b>1 &lt; 2</b>&lt;n&gt;</li>" in render_tiles({"<n>": "1 < 2"})
+
+
+def test_empty_parts_have_no_column() -> None:
+    assert render_columns(["<p>a</p>", ""]) == '<div class="several"><div><p>a</p></div></div>'
 
 
 def test_labels_have_the_colours_of_their_order() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from alembert import sample
 from alembert.errors import BadSetting
-from alembert.sample import LABELS, SPLITS, TOPICS, SamplePassage, load_passages
+from alembert.sample import LABELS, SPLITS, TOPICS, SamplePassage, load_abstracts, load_passages
 
 DOCS_PAGE = Path(__file__).parent.parent / "docs" / "sample.md"
 ALL = load_passages()
@@ -159,3 +159,36 @@ def test_docs_page_states_the_counts(name: str, language: str) -> None:
     cells = [name, len(load_passages(language)), splits, *(labels[label] for label in LABELS)]
     row = " | ".join(map(str, [*cells, f"{len(questions)} ({unanswerable})"]))
     assert f"| {row} |" in DOCS_PAGE.read_text(encoding="utf-8")
+
+
+def test_abstracts_are_twenty_and_each_is_called_by_its_number() -> None:
+    assert [abstract.id for abstract in load_abstracts()] == [f"abstract-{n:02}" for n in range(1, 21)]
+
+
+def test_abstracts_have_the_length_of_abstracts() -> None:
+    words = {abstract.id: len(abstract.text.split()) for abstract in load_abstracts()}
+    assert {name: count for name, count in words.items() if not 90 <= count <= 160} == {}
+    assert all(5 <= len(abstract.title.split()) <= 20 for abstract in load_abstracts())
+
+
+def test_abstracts_are_clean() -> None:
+    texts = [text for abstract in load_abstracts() for text in (abstract.title, abstract.text)]
+    assert [text for text in texts if text != " ".join(text.split())] == []
+    assert len({text[:40] for text in texts}) == len(texts)
+
+
+def test_abstracts_have_abbreviations_greek_letters_and_negative_findings() -> None:
+    text = " ".join(abstract.text for abstract in load_abstracts())
+    assert len(re.findall(r"\([A-Z][\w-]*[A-Z0-9][\w-]*\)", text)) > 40
+    assert {"α", "β", "ε", "µ"} <= set(text)
+    assert len(re.findall(r"\b(?:[Nn]o|not|none|[Nn]either|nor)\b", text)) > 30
+
+
+def test_abstracts_are_no_passages_of_the_sample() -> None:
+    openings = {passage.text[:40] for passage in ALL}
+    assert [abstract.id for abstract in load_abstracts() if abstract.text[:40] in openings] == []
+
+
+def test_docs_page_states_the_words_of_the_abstracts() -> None:
+    words = sum(len(f"{abstract.title} {abstract.text}".split()) for abstract in load_abstracts())
+    assert f"{words:,} words" in DOCS_PAGE.read_text(encoding="utf-8")

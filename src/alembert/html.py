@@ -37,6 +37,10 @@ FRAGMENT_STYLE: Final = f"""
 .alembert mark {{ color: var(--ink); background: color-mix(in srgb, var(--colour) 22%, var(--paper)); border-radius: .2em;
   padding: .1em .2em; box-decoration-break: clone; -webkit-box-decoration-break: clone }}
 .alembert mark.gold {{ border-bottom: 3px solid var(--colour) }} .alembert mark.guess {{ border-top: 3px double var(--colour) }}
+.alembert mark.sure {{ border-bottom: 3px solid var(--colour) }} .alembert mark.likely {{ border-bottom: 1px solid var(--colour) }}
+.alembert mark.unsure {{ border-bottom: 2px dotted var(--colour) }}
+.alembert mark.likely {{ background: color-mix(in srgb, var(--colour) 14%, var(--paper)) }} .alembert mark.unsure {{ background: var(--paper) }}
+.alembert .spoken {{ position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap }}
 .alembert mark :is(small, sub, sup) {{ margin-left: .3em; font-size: .7em; font-weight: 600; line-height: 1; user-select: none }}
 .alembert mark :is(small, sub, sup)::before {{ content: "\\2060" }}
 .alembert .text {{ line-height: 2.2; white-space: pre-wrap; overflow-wrap: anywhere }}
@@ -62,9 +66,11 @@ td.long {{ white-space: normal; min-width: 9rem; max-width: 36rem; overflow-wrap
 .tiles {{ display: grid; grid-template-columns: repeat(auto-fit, minmax(8rem, 1fr)); gap: .75rem; padding: 0; list-style: none }}
 .tiles li {{ border: 1px solid var(--line); border-radius: .5rem; padding: .6rem .8rem; color: var(--dim) }}
 .tiles b {{ display: block; font-size: 1.35rem; color: var(--ink); font-variant-numeric: tabular-nums }}
+details {{ max-width: 50rem; border-top: 1px solid var(--line) }} details[open] {{ padding-bottom: .8rem }}
+summary {{ padding: .4rem 0; cursor: pointer }} summary h3 {{ display: inline; font-weight: 600; line-height: 1.9 }}
 pre {{ white-space: pre-wrap; border-left: 3px solid var(--line); padding-left: .8rem }}
 pre, code {{ font: .88rem/1.5 ui-monospace, Menlo, Consolas, "Noto Sans Mono CJK SC", monospace }}
-.legend span {{ display: inline-block; margin-right: 1rem }}
+.legend {{ line-height: 1.9 }} .legend span {{ display: inline-block; margin-right: 1rem }} .legend + details {{ margin-top: 1rem }}
 .legend i {{ display: inline-block; width: .8rem; height: .8rem; margin-right: .3rem; background: var(--colour) }}
 figure {{ margin: 1rem 0; container-type: inline-size }} figure + .legend {{ margin-top: -.7rem }}
 svg {{ display: block; width: 100%; max-width: 42rem; height: auto; overflow: visible }}
@@ -129,6 +135,29 @@ def render_legend(names: Mapping[str, int]) -> str:
     return f'<div class="legend">{"".join(keys)}</div>' if len(names) > 1 else ""
 
 
+def render_score_legend() -> str:
+    """Return what the lines below entities say of the model's confidence."""
+    ranges = {"sure": f"{SURE:g} and above", "likely": f"{LIKELY:g} to {SURE:g}", "unsure": f"below {LIKELY:g}"}
+    keys = (f'<span><mark class="a {name}">{name}</mark> score {values}</span>' for name, values in ranges.items())
+    return f'<div class="legend">{"".join(keys)}</div>'
+
+
+def render_details(summary: str, body: str, *, is_open: bool = False) -> str:
+    """Return a body that the reader opens and closes below its heading, both HTML already."""
+    return f"<details{' open' * is_open}><summary><h3>{summary}</h3></summary>\n{body}\n</details>"
+
+
+def render_tiles(numbers: Mapping[str, str]) -> str:
+    """Return a row of tiles, each a number with its name."""
+    tiles = (f"<li><b>{escape(number)}</b>{escape(name)}</li>" for name, number in numbers.items())
+    return f'<ul class="tiles">{"".join(tiles)}</ul>'
+
+
+def render_columns(parts: Iterable[str]) -> str:
+    """Return parts side by side where there is room, and one below the other where there is not."""
+    return f'<div class="several">{"".join(f"<div>{part}</div>" for part in parts if part)}</div>'
+
+
 def render_list(lines: Iterable[str]) -> str:
     """Return a list with a bullet for each line."""
     return f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in lines)}</ul>"
@@ -142,6 +171,17 @@ def colour_name(number: int) -> str:
 MarkSide = Literal["", "gold", "guess"]
 MarkState = Literal["plain", "agreed", "other", "gold", "guess"]
 """Of a run: no entity, both sides with the same label, both with different ones, only right, only guessed."""
+ScoreRange = Literal["", "sure", "likely", "unsure"]
+SURE: Final = 0.9
+LIKELY: Final = 0.6
+"""Scores from which the line below an entity is that of sure ones, and of likely ones."""
+
+
+def name_score_range(score: float | None) -> ScoreRange:
+    """Return the name of the range that a score is in; none without a score."""
+    if score is None:
+        return ""
+    return "sure" if score >= SURE else "likely" if score >= LIKELY else "unsure"
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +196,11 @@ class EntityMark:
     """What became of it, or what else is known of it."""
     score: float | None = None
     """How sure the model is of a guess."""
+
+    @property
+    def score_range(self) -> ScoreRange:
+        """The range of the score; none without a score, or beside right entities, whose lines say something else."""
+        return "" if self.side else name_score_range(self.score)
 
     @property
     def tooltip(self) -> str:
@@ -203,7 +248,8 @@ def split_runs(text: str, marks: Sequence[EntityMark], start: int = 0, end: int 
 def render_runs(runs: Iterable[TextRun], colour: ColourFunction) -> Html:
     """Return text with its marks: a right entity has a line below it, a guess a line above it, and both their labels.
 
-    So they can be told apart without colours.
+    If there is nothing to compare guesses with, the line below one says how sure the model is. So everything can be told
+    apart without colours.
     """
     return Html("".join(_render_run(run, colour) for run in runs))
 
@@ -212,9 +258,10 @@ def _render_run(run: TextRun, colour: ColourFunction) -> str:
     if not run.inside:
         return escape(run.text)
     sides = dict.fromkeys(mark.side for mark in run.inside if mark.side)
+    ranges = [mark.score_range for mark in run.inside if mark.score_range][-1:]  # of the mark that gives the colour
     title = "; ".join(mark.tooltip for mark in run.inside)
     labels = "".join(_render_labels(run))
-    names = " ".join((colour_name(colour(run)), *sides))
+    names = " ".join((colour_name(colour(run)), *sides, *ranges))
     return f'<mark class="{names}" title="{escape(title)}">{escape(run.text)}{labels}</mark>'
 
 
@@ -224,7 +271,10 @@ def _render_labels(run: TextRun) -> Iterator[str]:
     for mark in run.closes:
         tag = {"": "small", "gold": "sub", "guess": "sup"}[mark.side]
         if mark.side != "guess" or mark.label not in right:
-            yield f"<{tag}>{escape(mark.label)}</{tag}>"
+            spoken = (
+                f'<span class="spoken"> {mark.score:.2f}</span>' if mark.score is not None and not mark.side else ""
+            )
+            yield f"<{tag}>{escape(mark.label)}{spoken}</{tag}>"
 
 
 def colour_by_label(labels: Iterable[str]) -> ColourFunction:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from alembert.errors import BadSetting
-from alembert.infer.shipped import measure_words_per_second
+from alembert.infer.bench import measure_words_per_second
 from alembert.inspect.tables import Cell, Table
 from alembert.models import ShippedModel, list_models
 from alembert.terminal import escape_controls, note, print_json
@@ -69,4 +69,4 @@ def _cells(model: ShippedModel, corpora: list[str]) -> Iterator[Cell]:
 
 
 def _rounded(speed: float | None) -> int | None:
-    return None if speed is None else round(speed, -2 if speed >= 1000 else 0).__int__()
+    return None if speed is None else int(round(speed, -2))

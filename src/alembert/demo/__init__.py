@@ -1,4 +1,4 @@
-"""The demo: the whole chain on the embedded sample, step by step, each step saying what it did.
+"""The demo: a shipped model at work, then the whole chain on the embedded sample, each step saying what it did.
 
 In: a folder. Out: steps as they are done, and in the folder everything that they made, with `demo.html`: one page that
 needs nothing else. Every step works on what the steps before it left in the folder, as a user's own run would.
@@ -17,6 +17,7 @@ from alembert.errors import BadFile
 from alembert.extras import TRAINING, require
 
 if TYPE_CHECKING:
+    from alembert.demo.abstracts import AbstractsReport
     from alembert.inspect.comparison import ComparisonReport
 
 
@@ -31,11 +32,14 @@ class DemoStep:
     seconds: float = 0.0
     comparison: ComparisonReport | None = None
     """The models side by side, of the step that compares them."""
+    abstracts: AbstractsReport | None = None
+    """What a shipped model found, of the step that annotates the abstracts."""
 
     def to_table(self) -> dict[str, Any]:
         """Return everything as plain values."""
-        compared = None if self.comparison is None else self.comparison.to_table()
-        return asdict(replace(self, comparison=None)) | {"comparison": compared}
+        reports = {"comparison": self.comparison, "abstracts": self.abstracts}
+        tables = {name: report.to_table() if report else None for name, report in reports.items()}
+        return asdict(replace(self, comparison=None, abstracts=None)) | tables
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,15 @@ class DemoFolders:
     """Where the demo puts things."""
 
     out: Path
+
+    @property
+    def abstracts(self) -> Path:
+        return self.out / "abstracts.jsonl"
+
+    @property
+    def abstracts_annotated(self) -> Path:
+        """The abstracts with what a shipped model found."""
+        return self.out / "abstracts-annotated"
 
     @property
     def raw(self) -> Path:
@@ -157,8 +170,10 @@ def _steps() -> list[Callable[[DemoFolders], DemoStep]]:
     from alembert.demo import text_steps as text
     from alembert.demo import text_steps as using
     from alembert.demo import training_steps as training
+    from alembert.demo.abstracts import annotate_abstracts
 
     return [
+        annotate_abstracts,
         *(text.machine, text.corpus, text.vocab, text.checkpoint, text.extend),
         *(training.pretrain, training.tagger, training.classifier, training.student),
         *(using.export, using.annotate, using.compare_side_by_side),
@@ -175,14 +190,18 @@ def _write_page(folders: DemoFolders, done: list[DemoStep]) -> DemoStep:
     from alembert.artifact import atomic_write
     from alembert.demo.page import render_demo_page
 
-    next_commands = _next_commands(folders)
+    shipped = next((step.abstracts.model for step in done if step.abstracts), None)
+    next_commands = _next_commands(folders, shipped)
     atomic_write(folders.page, render_demo_page(folders, done, next_commands).encode())
     return DemoStep("The report, and what to try next", (f"open {folders.page} in a browser", *next_commands))
 
 
-def _next_commands(folders: DemoFolders) -> tuple[str, ...]:
+def _next_commands(folders: DemoFolders, shipped: str | None) -> tuple[str, ...]:
     corpus, model, test = folders.corpus, folders.pretrained, folders.labelled("tag", "test")
+    text = "Tofacitinib inhibits JAK1 in rheumatoid arthritis."
+    with_shipped = ("alembert models", format_command("predict", shipped, text)) if shipped else ()
     return (
+        *with_shipped,
         format_command("corpus show", corpus, sample=2),
         format_command("vocab report", model, corpus),
         format_command("inspect tokens", model, "BRAF V600E-mutant melanoma"),

@@ -1,7 +1,8 @@
 """The page of the demo.
 
-In: what the steps left in their folders, and what they printed. Out: the page. What came out stands first: annotated text,
-and the models in one table and one plot; then how they learnt, what was done, and where to go next.
+In: what the steps left in their folders, and what they printed. Out: the page. What a shipped model found stands first,
+then what came out of the chain: annotated text, and the models in one table and one plot; then how they learnt, what was
+done, and where to go next.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from alembert import sample
 from alembert.charts import render_figure
 from alembert.demo import DemoFolders, DemoStep
+from alembert.demo.abstracts_page import render_abstracts
 from alembert.demo.text_steps import entity_marks, read_annotated
 from alembert.html import colour_by_label, render_legend, render_list, render_page, render_table, render_text
 from alembert.inspect.comparison_plot import build_comparison_chart
@@ -25,6 +27,7 @@ from alembert.train.runlog import RunLog
 
 if TYPE_CHECKING:
     from alembert.corpus.document import Document
+    from alembert.demo.abstracts import AbstractsReport
     from alembert.inspect.comparison import ComparisonReport
 
 LANGUAGES: Final = {"en": "English", "zh": "Chinese"}
@@ -32,6 +35,7 @@ SHOWN_DOCUMENTS: Final = 2
 """Annotated documents of each language."""
 GUIDES: Final = {
     "docs/index.md": "all pages",
+    "docs/models.md": "the models that ship with alembert",
     "docs/corpus.md": "your own files",
     "docs/pretrain.md": "adapt a model to your text",
     "docs/finetune.md": "your own labels, seven tasks",
@@ -45,35 +49,46 @@ _HIDDEN_PANELS: Final = ("Learning rate", "Norm of the gradient", "Tokens a seco
 
 def render_demo_page(folders: DemoFolders, steps: Sequence[DemoStep], next_commands: Sequence[str]) -> str:
     comparison = next(step.comparison for step in steps if step.comparison)
+    abstracts = next((step.abstracts for step in steps if step.abstracts), None)
     body = [
-        f"<p>{escape(_summary(steps))}</p>",
+        *(f"<p>{escape(paragraph)}</p>" for paragraph in _summary(steps, abstracts)),
+        *(render_abstracts(abstracts) if abstracts else ()),
         *_annotated_texts(folders),
         *_models(comparison),
         *_curves(folders),
         *_steps(steps),
         *_next_steps(next_commands),
     ]
-    return render_page("alembert demo", "From raw text to an annotating model", "\n".join(body))
+    heading = (
+        "Annotated abstracts, and a model made from raw text" if abstracts else "From raw text to an annotating model"
+    )
+    return render_page("alembert demo", heading, "\n".join(body))
 
 
-def _summary(steps: Sequence[DemoStep]) -> str:
+def _summary(steps: Sequence[DemoStep], abstracts: AbstractsReport | None) -> Iterator[str]:
     minutes, seconds = divmod(round(sum(step.seconds for step in steps)), 60)
-    return (
-        f"alembert has run its whole chain on the embedded sample, {len(sample.load_passages())} short made-up passages, in "
-        f"{minutes} min {seconds} s on this machine. The models are tiny and have read little, so scores are low: it is "
-        "the way that counts, and it is the same for your documents."
+    if abstracts:
+        yield (
+            f"First, the model {abstracts.model} annotated {len(abstracts.documents)} abstracts. It ships with alembert, "
+            "trained and ready to use."
+        )
+    yield (
+        f"{'Then' if abstracts else 'Here,'} alembert ran its whole chain on the embedded sample, "
+        f"{len(sample.load_passages())} short made-up passages. The models of the chain are tiny and have read little, so "
+        "their scores are low: the chain shows how a model is made, and the steps are the same for your documents. "
+        f"Everything together took {minutes}\u00a0min {seconds}\u00a0s on this machine."
     )
 
 
 def _annotated_texts(folders: DemoFolders) -> Iterator[str]:
-    yield "<h2>Annotated text</h2>"
+    yield "<h2>The chain: annotated text</h2>"
     yield (
-        "<p>What the last model found in texts of the test part: pre-training has read them as plain text, but no training "
-        "knew their labels. A line above: found by the model; a line below: right. Both lines: a hit.</p>"
+        "<p>What the last model of the chain found in texts of the test part: pre-training has read them as plain text, "
+        "but no training knew their labels. A line above: found by the model; a line below: right. Both lines: a hit.</p>"
     )
     yield render_legend({label: number for number, label in enumerate(sample.LABELS)})
     colour = colour_by_label(sample.LABELS)
-    documents = sorted(read_annotated(folders), key=_language)
+    documents = sorted(read_annotated(folders.annotated), key=_language)
     for language, group in groupby(documents, key=_language):
         for document in islice(group, SHOWN_DOCUMENTS):
             yield f"<h3>{escape(document.id)}, {LANGUAGES[language]}</h3>"
@@ -85,7 +100,7 @@ def _language(document: Document) -> str:
 
 
 def _models(comparison: ComparisonReport) -> Iterator[str]:
-    yield f"<h2>The models on the way</h2>\n{model_table(comparison).html()}"
+    yield f"<h2>The models of the chain</h2>\n{model_table(comparison).html()}"
     caption = f"{comparison.measure} with its 95 % interval, size and speed"
     yield render_figure(build_comparison_chart(comparison), caption, whole=True)
     yield from (f"<p>{escape(sentence)}</p>" for sentence in comparison_sentences(comparison, brief=True))
@@ -112,7 +127,7 @@ def _steps(steps: Sequence[DemoStep]) -> Iterator[str]:
     yield "<p>Each command does its step again, from the folder in which the demo was started.</p>"
     for step in steps:
         yield f"<h3>{escape(step.title)} <small>({step.seconds:.0f} s)</small></h3>"
-        if step.comparison is None:  # its table is above
+        if step.comparison is None and step.abstracts is None:  # their tables are above
             yield render_list(step.lines)
         yield _shell(step.commands)
 

@@ -1,6 +1,6 @@
-"""The first steps of the demo: the machine, a corpus, a vocabulary, a checkpoint, the vocabulary extended.
+"""The steps of the chain before training: the machine, a corpus, a vocabulary, a checkpoint, the vocabulary extended.
 
-The steps of the demo that put a model to work: an Export, annotated documents, all models side by side.
+The steps after it, which put a model to work: an Export, annotated documents, all models side by side.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ def annotate(folders: DemoFolders) -> DemoStep:
     model = folders.export
     result = run(Pipeline.open([model]), [folders.held_out], folders.annotated, overwrite=True)
     counts = result.manifest.counts
-    first = next(read_annotated(folders))
+    first = next(read_annotated(folders.annotated))
     return DemoStep(
         "The texts of the test part annotated, each exactly once",
         (
@@ -212,12 +212,12 @@ def annotate(folders: DemoFolders) -> DemoStep:
     )
 
 
-def read_annotated(folders: DemoFolders) -> Iterator[Document]:
+def read_annotated(folder: Path) -> Iterator[Document]:
     """Read what `annotate` wrote."""
     from alembert.corpus.document import Document
     from alembert.corpus.readers import read
 
-    for part in sorted(folders.annotated.glob("part-*")):
+    for part in sorted(folder.glob("part-*")):
         yield from (item for item in read(part) if isinstance(item, Document))
 
 

@@ -12,15 +12,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
+from statistics import median
 from time import perf_counter
 from typing import Any, Final
 
+from alembert import sample
 from alembert.corpus.document import Document
 from alembert.corpus.inputs import InputFiles, list_input_files
 from alembert.corpus.readers.contract import ReadOptions, Remark, SetAside
 from alembert.errors import BadFile, BadSetting
 from alembert.infer.bench_peers import Peer, SkippedPeer, fits_one_window, open_peers
 from alembert.infer.engines import choose_device
+from alembert.infer.predictor import Predictor
 from alembert.infer.speed import (
     MEASURE_SECONDS,
     Clock,
@@ -42,6 +45,8 @@ MAX_TEXTS: Final = 2000
 PERCENTILES: Final = (50, 90, 99)
 WARMUP_TEXTS: Final = 8
 """Texts that each answers before it is measured: what is compiled for many texts is not part of answering them."""
+_COPIES: Final = 4
+"""Times that `measure_words_per_second` reads the abstracts in a round, so that batches are full."""
 LATENCY_SHARE: Final = 1 / 3
 """Share of the time in which texts are asked one at a time."""
 
@@ -267,3 +272,15 @@ def _measure_all(
     if len(field.examples) == len(examples):
         return own, None, tuple(peers)
     return watch.measure({model.engine.name: model}, examples)[0], own, tuple(peers)
+
+
+def measure_words_per_second(folder: Path, *, rounds: int = 3) -> float:
+    """Return how many words of the sample's abstracts a model reads a second, from raw text to entities, on all cores."""
+    texts = [abstract.text for abstract in sample.load_abstracts()] * _COPIES
+    model, seconds = Predictor(folder), []
+    for _ in range(rounds + 1):  # the first warms up
+        start = perf_counter()
+        for _ in model.pipe(texts):
+            pass
+        seconds.append(perf_counter() - start)
+    return sum(len(text.split()) for text in texts) / median(seconds[1:])

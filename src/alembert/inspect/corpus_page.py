@@ -15,10 +15,12 @@ from alembert.html import (
     Html,
     TextRun,
     colour_by_label,
+    render_columns,
     render_page,
     render_runs,
     render_table,
     render_text,
+    render_tiles,
     split_runs,
 )
 
@@ -34,8 +36,8 @@ def _body(statistics: CorpusStatistics, documents: Sequence[CorpusDocument]) -> 
     colour = colour_by_label(dict.fromkeys(label.name for label in statistics.labels))
     yield "<p>A corpus of alembert: what it holds, and what was dropped.</p>"
     yield _tiles(statistics)
-    yield _in_columns(_histogram_figures(statistics))
-    yield _in_columns(_count_tables(statistics))
+    yield render_columns(_histogram_figures(statistics))
+    yield render_columns(_count_tables(statistics))
     if statistics.labels:
         yield f"<h2>Entities</h2>\n{_entity_table(statistics.labels, colour)}"
     if documents:
@@ -46,12 +48,7 @@ def _body(statistics: CorpusStatistics, documents: Sequence[CorpusDocument]) -> 
 def _tiles(statistics: CorpusStatistics) -> str:
     counts = {name: statistics.counts[name] for name in ("documents", "sentences", "words", "characters")}
     counts["entities found"] = sum(label.count for label in statistics.labels if not label.gold)
-    tiles = (f"<li><b>{count:,}</b>{name}</li>" for name, count in counts.items())
-    return f'<ul class="tiles">{"".join(tiles)}</ul>'
-
-
-def _in_columns(parts: Iterable[str]) -> str:
-    return f'<div class="several">{"".join(f"<div>{part}</div>" for part in parts if part)}</div>'
+    return render_tiles({name: f"{count:,}" for name, count in counts.items()})
 
 
 def _histogram_figures(statistics: CorpusStatistics) -> Iterator[str]:

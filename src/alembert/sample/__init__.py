@@ -1,8 +1,9 @@
-"""The embedded sample: made-up biomedical passages, English and Chinese, with gold annotation.
+"""The embedded sample: made-up biomedical passages, English and Chinese, with gold annotation, and twenty abstracts.
 
 The demo, the docs and the fast tests use it: small enough to read, rich enough for a tiny model to learn from. Passages
 have disease, chemical and gene spans, a topic, a split and, for most, questions. Offsets count characters, so that
-``text[start:end]`` is the surface. The text was written for this project; its patients and studies do not exist.
+``text[start:end]`` is the surface. The abstracts have no annotation: they are for trained models to read. All text was
+written for this project; its patients and studies do not exist.
 """
 
 import json
@@ -15,6 +16,7 @@ from typing import Any
 from alembert.errors import BadSetting
 
 FILES = {"en": "english.jsonl", "zh": "chinese.jsonl"}
+ABSTRACTS_FILE = "abstracts.jsonl"
 LABELS = ("disease", "chemical", "gene")
 SPLITS = ("train", "dev", "test")
 TOPICS = ("oncology", "infection", "cardiology", "neurology", "metabolism")
@@ -69,14 +71,33 @@ def _check(name: str, value: str | None, choices: tuple[str, ...]) -> None:
         raise BadSetting(f"The sample has no {name} {value!r}. Use one of: {', '.join(choices)}.")
 
 
+@dataclass(frozen=True, slots=True)
+class SampleAbstract:
+    """A research abstract of usual length, without annotation."""
+
+    id: str
+    title: str
+    text: str
+
+
+@cache
+def load_abstracts() -> tuple[SampleAbstract, ...]:
+    """Return twenty English abstracts from many fields of medicine.
+
+    >>> load_abstracts()[8].title
+    'CYP2C19 genotype, inflammation and voriconazole exposure in invasive pulmonary aspergillosis'
+    """
+    return tuple(SampleAbstract(**record) for record in _read(ABSTRACTS_FILE))
+
+
 @cache
 def _all() -> tuple[SamplePassage, ...]:
-    return tuple(passage for name in FILES.values() for passage in _read(name))
+    return tuple(_passage(record) for name in FILES.values() for record in _read(name))
 
 
-def _read(name: str) -> Iterator[SamplePassage]:
+def _read(name: str) -> Iterator[dict[str, Any]]:
     text = resources.files(__name__).joinpath(name).read_text(encoding="utf-8")
-    return (_passage(json.loads(line)) for line in text.splitlines())
+    return map(json.loads, text.splitlines())
 
 
 def _passage(record: dict[str, Any]) -> SamplePassage:
