@@ -10,10 +10,11 @@ from alembert.corpus.document import Document
 from alembert.corpus.excerpt import TextSampleReader
 from alembert.corpus.store import CorpusDocument, CorpusEntity, to_bytes, to_table
 from alembert.errors import BadFile
+from alembert.text.gazetteer import Gazetteer
 from alembert.text.lexicon import Lexicon
 from alembert.text.word_counts import TextSample
 
-GENES = Lexicon("gene", [("BRAF", "1"), ("IL-6", "2")])
+GENES = Gazetteer.from_lexicons([Lexicon("gene", [("BRAF", "1"), ("IL-6", "2")])])
 
 
 @pytest.fixture
@@ -37,12 +38,12 @@ def test_entities_of_the_input_are_mentions(lines: Path) -> None:
 
 
 def test_a_lexicon_replaces_entities_of_its_label_only(lines: Path) -> None:
-    found = [sample.mentions for sample in TextSampleReader.open([lines], [GENES])]
+    found = [sample.mentions for sample in TextSampleReader.open([lines], GENES)]
     assert found == [(("drug", "Vemurafenib"), ("gene", "BRAF")), (("gene", "IL-6"),)]
 
 
 def test_going_through_twice_gives_the_same(lines: Path) -> None:
-    samples = TextSampleReader.open([lines, lines], [GENES])
+    samples = TextSampleReader.open([lines, lines], GENES)
     assert list(samples) == list(samples)
     assert samples.set_aside == 2
 

@@ -14,7 +14,7 @@ from alembert.files import vocab
 from alembert.files.vocab import VocabOutput
 from alembert.nn.batch import Batch
 from alembert.text.extend import ExtendSettings
-from alembert.text.lexicon import read_lexicon
+from alembert.text.lexicon_cache import LexiconFile, open_lexicons
 from alembert.text.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.slow
@@ -24,8 +24,8 @@ FILES = ("elife-00.jsonl.gz", "pubmed21n1298.xml.gz")
 
 @pytest.fixture(scope="module")
 def samples(shared: Path) -> TextSampleReader:
-    lexicons = [read_lexicon(shared / "lexicon" / f"{name}.tsv.gz", label) for label, name in LEXICONS.items()]
-    return TextSampleReader.open([shared / "corpus" / name for name in FILES], lexicons)
+    files = [LexiconFile(label, shared / "lexicon" / f"{name}.tsv.gz") for label, name in LEXICONS.items()]
+    return TextSampleReader.open([shared / "corpus" / name for name in FILES], open_lexicons(files).gazetteer)
 
 
 @pytest.fixture(scope="module")

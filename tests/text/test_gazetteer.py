@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from alembert.text.gazetteer import Gazetteer, TermMatch
 from alembert.text.lexicon import Lexicon, read_lexicon
 from alembert.text.stop_words import find_ordinary_words
+from alembert.text.term_tables import StringTable
 from alembert.text.wordhash import WINDOW
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
@@ -170,3 +171,9 @@ def test_lexicons_that_are_looked_up_apart_find_what_each_finds_alone(texts, fir
     for lexicon in lexicons:
         alone = Gazetteer.from_lexicons([lexicon]).find_all(texts)
         assert [[match for match in matches if match.label == lexicon.label] for matches in together] == alone
+
+
+@given(st.lists(st.text(st.characters(), max_size=5)))
+def test_strings_come_back_as_they_were(strings: list[str]) -> None:
+    table = StringTable.from_strings(strings)
+    assert [table[number] for number in range(len(table))] == strings

@@ -87,14 +87,14 @@ def test_a_bad_row_is_set_aside_with_line_and_reason(tmp_path, row, reason):
     path = write(tmp_path, b"BRAF\tH:1\n" + row + b"TP53\tH:3\n")
     lexicon = read_lexicon(path, "gene")
     assert [term for term, _ in lexicon.terms] == ["BRAF", "TP53"]
-    assert lexicon.bad_count == 1
+    assert lexicon.bad.count == 1
     assert f"{path}, line 2: " in lexicon.warnings()[0]
     assert reason in lexicon.warnings()[0]
 
 
 def test_many_bad_rows_are_counted_not_listed(tmp_path):
     lexicon = read_lexicon(write(tmp_path, "BRAF\tH:1\n" * 50 + "bad\n" * 40), "gene")
-    assert lexicon.bad_count == 40
+    assert lexicon.bad.count == 40
     assert lexicon.warnings()[-1].endswith("20 more rows are skipped.")
 
 
@@ -175,7 +175,7 @@ def test_case_rules(term, rule):
 @pytest.mark.parametrize("name", ROWS)
 def test_real_lexicons_lose_no_row(name):
     lexicon = read_lexicon(SHARED / "data" / "lexicon" / f"{name}.tsv.gz", name)
-    assert (len(lexicon.terms), lexicon.bad_count) == (ROWS[name], 0)
+    assert (len(lexicon.terms), lexicon.bad.count) == (ROWS[name], 0)
     assert all(concept for _, concept in lexicon.terms)
 
 
@@ -183,7 +183,7 @@ def test_real_lexicons_lose_no_row(name):
 def test_the_real_chinese_list_has_frequencies_and_no_ids():
     lexicon = read_lexicon(SHARED / "data" / "zh" / "THUOCL_medical.txt", "medical")
     assert {concept for _, concept in lexicon.terms} == {""}
-    assert len(lexicon.terms) + lexicon.bad_count == 18749
+    assert len(lexicon.terms) + lexicon.bad.count == 18749
 
 
 @pytest.mark.parametrize(

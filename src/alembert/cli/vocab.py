@@ -28,7 +28,8 @@ from alembert.hub import is_hub_id
 from alembert.inspect.vocab import VocabTable, render_vocab_page, report_vocabulary
 from alembert.terminal import ProgressBar, note, print_json, stdout_console
 from alembert.text.extend import ExtendSettings
-from alembert.text.lexicon import Lexicon, parse_lexicon_option, read_lexicon
+from alembert.text.lexicon import parse_lexicon_option, read_lexicon
+from alembert.text.lexicon_cache import LexiconFile, OpenedLexicons, open_lexicons
 from alembert.text.segmentation import SegmentationComparison
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.tokenizer_report import TokenizerReport
@@ -164,8 +165,8 @@ def prune(
 ) -> None:
     """Remove pieces that a corpus does not use, and their embeddings."""
 
-    samples, subject = _samples(corpus, []), vocab.open_tokenizer_with_model(model)
-    output = _output(out, [*_local(model), *corpus], [], None, overwrite=overwrite)
+    samples, subject = _samples(corpus, None), vocab.open_tokenizer_with_model(model)
+    output = _output(out, [*_local(model), *corpus], None, None, overwrite=overwrite)
     with _show_reading(samples):
         done = vocab.prune(subject, samples, output, max_pieces)
     _print_result(_pruned_lines(done), _pruned_json(done), as_json)
@@ -199,10 +200,12 @@ def report(
     _finish(samples)
 
 
-def _lexicons(options: list[str] | None) -> list[Lexicon]:
+def _lexicons(options: list[str] | None) -> OpenedLexicons | None:
 
-    lexicons = [read_lexicon(path, label) for label, path in map(parse_lexicon_option, options or [])]
-    for warning in (warning for lexicon in lexicons for warning in lexicon.warnings()):
+    if not options:
+        return None
+    lexicons = open_lexicons(LexiconFile(*parse_lexicon_option(option)) for option in options)
+    for warning in lexicons.warnings():
         note(warning)
     return lexicons
 
@@ -212,9 +215,9 @@ def _terms(path: Path | None) -> list[str]:
     return [] if path is None else [term for term, _ in read_lexicon(path, "terms").terms]
 
 
-def _samples(paths: list[Path], lexicons: list[Lexicon]) -> TextSampleReader:
+def _samples(paths: list[Path], lexicons: OpenedLexicons | None) -> TextSampleReader:
 
-    return TextSampleReader.open(paths, lexicons)
+    return TextSampleReader.open(paths, None if lexicons is None else lexicons.gazetteer)
 
 
 @contextmanager
@@ -231,11 +234,11 @@ def _show_reading(samples: TextSampleReader) -> Iterator[None]:
 
 
 def _output(
-    out: Path, inputs: list[Path], lexicons: list[Lexicon], extra: Path | None, *, overwrite: bool
+    out: Path, inputs: list[Path], lexicons: OpenedLexicons | None, extra: Path | None, *, overwrite: bool
 ) -> VocabOutput:
 
-    files = [lexicon.path for lexicon in lexicons if lexicon.path] + ([extra] if extra else [])
-    return VocabOutput(out, [*inputs, *files], overwrite)
+    files = () if lexicons is None else (source.path for source in lexicons.sources)
+    return VocabOutput(out, [*inputs, *(path for path in (*files, extra) if path)], overwrite)
 
 
 def _local(model: str) -> list[Path]:

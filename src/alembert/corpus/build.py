@@ -20,11 +20,10 @@ from __future__ import annotations
 
 import io
 import json
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -43,11 +42,11 @@ from alembert.corpus.store import KIND, PARTS_FOLDER, PYARROW_PURPOSE, SET_ASIDE
 from alembert.errors import BadFile, BadSetting
 from alembert.extras import require
 from alembert.text.gazetteer import Gazetteer
-from alembert.text.lexicon import Lexicon, pause_garbage_collection, read_lexicon, read_word_list
+from alembert.text.lexicon import read_word_list
+from alembert.text.lexicon_cache import LexiconFile, OpenedLexicons, StopLists, open_lexicons
 from alembert.text.stop_words import STOP_WORDS
 from alembert.workers import processes
 
-_TERMS_FILE: Final = "terms.tsv"
 _MAX_TERMS_NAMED: Final = 3
 
 
@@ -238,55 +237,38 @@ class _Build:
         staging = StagingJob(self.files, done, self.stage, processor, self.settings)
         self.executor.stage(staging, self.on_progress)
 
-    def _gazetteer(self) -> Gazetteer | None:
-        """Build the gazetteer once, before the workers are forked."""
-        with pause_garbage_collection():
-            lexicons = [read_lexicon(path, label) for label, path in self.lexicon_files.lexicons.items()]
-            gazetteer = self._build_gazetteer(lexicons) if lexicons else None
-        self.notes += [note for lexicon in lexicons for note in lexicon.warnings()]
-        self.notes += gazetteer.counts.warnings() if gazetteer else []
-        counts = _lexicon_counts(lexicons, gazetteer)
-        artifact.atomic_write(self.stage.folder / "lexicons.json", json.dumps(counts).encode())
-        return gazetteer
-
-    def _build_gazetteer(self, lexicons: list[Lexicon]) -> Gazetteer:
-        """Build the gazetteer, and store its terms to report those that no document has."""
+    @cached_property
+    def _lexicons(self) -> OpenedLexicons:
+        """Open the lexicons once, before the workers are forked."""
+        files = self.lexicon_files
         stop = STOP_WORDS if self.settings.default_stop_words else frozenset()
-        gazetteer, terms = Gazetteer.from_lexicons_with_terms(
-            lexicons,
-            stop=stop | (read_word_list(self.lexicon_files.stop) if self.lexicon_files.stop else frozenset()),
-            keep=read_word_list(self.lexicon_files.keep) if self.lexicon_files.keep else (),
+        lists = StopLists(
+            stop=stop | (read_word_list(files.stop) if files.stop else frozenset()),
+            keep=read_word_list(files.keep) if files.keep else (),
         )
-        lines = (f"{term.label}\t{','.join(map(str, term.entries))}\t{term.text}\n" for term in terms)
-        artifact.atomic_write(self.stage.folder / _TERMS_FILE, "".join(lines).encode())
-        return gazetteer
+        return open_lexicons((LexiconFile(label, path) for label, path in files.lexicons.items()), lists)
+
+    def _gazetteer(self) -> Gazetteer | None:
+        """Return what finds the terms; store its counts for a run that resumes this one."""
+        opened = self._lexicons if self.lexicon_files.lexicons else None
+        if opened is not None:
+            self.notes += [*opened.warnings(), *opened.gazetteer.counts.warnings()]
+        counts = {} if opened is None else _lexicon_counts(opened)
+        artifact.atomic_write(self.stage.folder / "lexicons.json", json.dumps(counts).encode())
+        return None if opened is None else opened.gazetteer
 
     def _count_terms_not_found(self, chunk_ids: list[ChunkId]) -> dict[str, int]:
         """Count the terms that no document has, by lexicon, and note a few of each."""
         if not self.lexicon_files.lexicons:
             return {}
-        totals: Counter[str] = Counter()
-        missed: Counter[str] = Counter()
-        named: dict[str, list[str]] = {label: [] for label in self.lexicon_files.lexicons}
-        for label, text, is_found in self._terms(chunk_ids):
-            totals[label] += 1
-            missed[label] += not is_found
-            if not is_found and len(named[label]) < _MAX_TERMS_NAMED:
-                named[label].append(text)
+        matched = {entry for chunk_id in chunk_ids for entry in self.stage.read_sidecar(*chunk_id).matched}
+        unmatched = self._lexicons.gazetteer.list_unmatched(matched, _MAX_TERMS_NAMED)
         self.notes += [
-            f"{label}: {missed[label]:,} of {totals[label]:,} terms were not found, such as {', '.join(terms)}"
-            for label, terms in named.items()
-            if terms
+            f"{label}: {terms.count:,} of {terms.total:,} terms were not found, such as {', '.join(terms.first)}"
+            for label, terms in unmatched.items()
+            if terms.count
         ]
-        return {f"terms not found: {label}": count for label, count in missed.items() if count}
-
-    def _terms(self, chunk_ids: list[ChunkId]) -> Iterator[tuple[str, str, bool]]:
-        """Yield the label and text of each term, and whether it was matched."""
-        matched = {str(entry) for chunk_id in chunk_ids for entry in self.stage.read_sidecar(*chunk_id).matched}
-        with (self.stage.folder / _TERMS_FILE).open(encoding="utf8", newline="\n") as lines:
-            for line in lines:
-                label, entries, text = line.rstrip("\n").split("\t", 2)
-                yield label, text, not matched.isdisjoint(entries.split(","))
+        return {f"terms not found: {label}": terms.count for label, terms in unmatched.items() if terms.count}
 
     def _load_or_decide(self, chunk_ids: list[ChunkId]) -> list[Decisions]:
         """Decide, or load the decisions of a run that was stopped."""
@@ -313,13 +295,11 @@ class _Build:
         self.executor.write(parts, self.on_progress)
 
 
-def _lexicon_counts(lexicons: list[Lexicon], gazetteer: Gazetteer | None) -> dict[str, int]:
-    if gazetteer is None:
-        return {}
-    counts = gazetteer.counts
+def _lexicon_counts(opened: OpenedLexicons) -> dict[str, int]:
+    counts = opened.gazetteer.counts
     return {
         "lexicon rows": counts.rows,
-        "lexicon rows set aside": sum(lexicon.bad_count for lexicon in lexicons),
+        "lexicon rows set aside": opened.bad_count,
         "lexicon rows stopped": counts.stopped,
         "lexicon names turned round": counts.turned,
     }

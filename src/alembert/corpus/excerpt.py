@@ -32,7 +32,6 @@ from alembert.corpus.store import KIND, Corpus, to_table
 from alembert.errors import BadFile
 from alembert.extras import require
 from alembert.text.gazetteer import Gazetteer
-from alembert.text.lexicon import Lexicon
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.word_counts import TextSample
 
@@ -181,12 +180,12 @@ class TextSampleReader:
     """Why the first of them could not be read."""
 
     @classmethod
-    def open(cls, paths: Iterable[str | Path], lexicons: Sequence[Lexicon] = ()) -> TextSampleReader:
+    def open(cls, paths: Iterable[str | Path], gazetteer: Gazetteer | None = None) -> TextSampleReader:
         """Check that the inputs exist before anything is read."""
         resolved = [Path(path) for path in paths]
         for path in resolved:
             _check(path)
-        return cls(resolved, Gazetteer.from_lexicons(lexicons) if lexicons else None)
+        return cls(resolved, gazetteer)
 
     def __iter__(self) -> Iterator[TextSample]:
         self.set_aside = 0

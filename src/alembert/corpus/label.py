@@ -27,7 +27,7 @@ from alembert.corpus.jobs import Progress
 from alembert.corpus.writers import write
 from alembert.errors import BadFile, BadSetting
 from alembert.text.dictionary_labels import UNKNOWN_RULES, DictionaryLabeller, DictionaryLabels
-from alembert.text.lexicon import read_lexicon
+from alembert.text.lexicon_cache import LexiconFile
 from alembert.text.sentences import split_sentences
 
 _BATCH: Final = 32
@@ -90,16 +90,16 @@ def label_corpus(
     if not lexicons:
         raise BadSetting("No lexicon was given. Give at least one (--lexicon LABEL=FILE).")
     settings = settings or LabelSettings()
-    read = [read_lexicon(path, label) for label, path in lexicons]
+    labeller = DictionaryLabeller.from_lexicons((LexiconFile(*pair) for pair in lexicons), settings.unknown)
     job = _LabelJob(
-        DictionaryLabeller.from_lexicons(read, settings.unknown),
+        labeller,
         ExcludedText.read(exclude),
         settings,
-        tuple(sorted({lexicon.label for lexicon in read})),
+        tuple(sorted({label for label, _ in lexicons})),
     )
     texts = replace(TextSampleReader.open(_list_files(inputs)), on_progress=on_progress)
     _write(job.run(sample.text for sample in texts), out, job.counts)
-    notes = [warning for lexicon in read for warning in lexicon.warnings()]
+    notes = [*labeller.warnings]
     if texts.set_aside:
         notes.append(f"{texts.set_aside:,} items could not be read; the first: {texts.first_reason}")
     return LabelResult(out, dict(job.counts), tuple(notes))

@@ -27,7 +27,7 @@ from alembert.infer.task_model import ModelTask, TaskModel
 from alembert.infer.triples import check_types
 from alembert.tasks.example import AnnotationField, Coverage, drop_annotations
 from alembert.text.gazetteer import Gazetteer
-from alembert.text.lexicon import read_lexicon
+from alembert.text.lexicon_cache import LexiconFile, open_lexicons
 
 SOURCE_FILE_KEY: Final = "source_file"
 SOURCE_ITEM_KEY: Final = "source_item"
@@ -79,10 +79,9 @@ class LexiconMatcher:
         cls, lexicons: Mapping[str, Path], sentence_labels: frozenset[str] = frozenset()
     ) -> LexiconMatcher:
         """Read lexicons by label, in order of precedence."""
-        read = [read_lexicon(path, label) for label, path in lexicons.items()]
-        gazetteer = Gazetteer.from_lexicons(read)
-        notes = [note for lexicon in read for note in lexicon.warnings()]
-        return cls(gazetteer, sentence_labels, (*notes, *gazetteer.counts.warnings()))
+        opened = open_lexicons(LexiconFile(label, path) for label, path in lexicons.items())
+        notes = (*opened.warnings(), *opened.gazetteer.counts.warnings())
+        return cls(opened.gazetteer, sentence_labels, notes)
 
     def annotate(self, documents: Sequence[Document]) -> Iterator[PipelineOutput]:
         matches_by_document = self.gazetteer.find_all([document.text for document in documents])

@@ -27,8 +27,9 @@ from itertools import chain
 from typing import Final
 
 from alembert.text.abbreviations import find_abbreviations
-from alembert.text.gazetteer import Gazetteer, make_stop_list_key
-from alembert.text.lexicon import Lexicon
+from alembert.text.gazetteer import Gazetteer
+from alembert.text.lexicon_cache import LexiconSource, StopLists, open_lexicons
+from alembert.text.lexicon_compiler import make_stop_list_key
 from alembert.text.sentences import Span
 from alembert.text.stop_words import FUNCTION_WORDS, RESEARCH_WORDS, STOP_WORDS
 
@@ -80,16 +81,21 @@ class DictionaryLabeller:
     gazetteers: tuple[Gazetteer, ...]
     """One for each label, so that all labels of a stretch are found."""
     rules: frozenset[str] = frozenset(UNKNOWN_RULES)
+    warnings: tuple[str, ...] = ()
+    """What could not be used of the lexicons."""
 
     @classmethod
-    def from_lexicons(cls, lexicons: Sequence[Lexicon], rules: Collection[str] = UNKNOWN_RULES) -> DictionaryLabeller:
+    def from_lexicons(
+        cls, lexicons: Iterable[LexiconSource], rules: Collection[str] = UNKNOWN_RULES
+    ) -> DictionaryLabeller:
         """Put the lexicons of a label together; ordinary words are matched only if a rule marks them as unknown."""
-        terms: dict[str, list[tuple[str, str]]] = {}
+        by_label: dict[str, list[LexiconSource]] = {}
         for lexicon in lexicons:
-            terms.setdefault(lexicon.label, []).extend(lexicon.terms)
-        stop = () if "ordinary" in rules else STOP_WORDS
-        gazetteers = (Gazetteer.from_lexicons([Lexicon(label, rows)], stop=stop) for label, rows in terms.items())
-        return cls(tuple(gazetteers), frozenset(rules))
+            by_label.setdefault(lexicon.label, []).append(lexicon)
+        lists = StopLists(stop=() if "ordinary" in rules else STOP_WORDS)
+        opened = [open_lexicons(own, lists) for own in by_label.values()]
+        warnings = tuple(warning for each in opened for warning in each.warnings())
+        return cls(tuple(each.gazetteer for each in opened), frozenset(rules), warnings)
 
     def label(
         self, documents: Sequence[Sequence[str]], wanted: Sequence[Sequence[bool]] | None = None

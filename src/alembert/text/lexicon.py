@@ -59,6 +59,21 @@ class BadLexiconRow:
 
 
 @dataclass(frozen=True)
+class BadLexiconRows:
+    """The rows of a file that were set aside."""
+
+    first: tuple[BadLexiconRow, ...] = ()
+    count: int = 0
+
+    def warnings(self, path: Path | None) -> list[str]:
+        """Return a sentence for each of the first rows, with the file and the line."""
+        warnings = [f"{path}, line {row.line}: {row.reason}; the row is skipped." for row in self.first]
+        if self.count > len(warnings):
+            warnings.append(f"{path}: {self.count - len(warnings)} more rows are skipped.")
+        return warnings
+
+
+@dataclass(frozen=True)
 class Lexicon:
     """The terms of one file. The same term may stand for several concepts."""
 
@@ -66,16 +81,17 @@ class Lexicon:
     terms: list[tuple[str, str]]
     """Each term with the id of its concept, which is empty if the file has none."""
     path: Path | None = None
-    bad_rows: tuple[BadLexiconRow, ...] = ()
-    """The first bad rows."""
-    bad_count: int = 0
+    bad: BadLexiconRows = BadLexiconRows()
 
     def warnings(self) -> list[str]:
         """Return a sentence for each bad row, with the file and the line."""
-        warnings = [f"{self.path}, line {row.line}: {row.reason}; the row is skipped." for row in self.bad_rows]
-        if self.bad_count > len(warnings):
-            warnings.append(f"{self.path}: {self.bad_count - len(warnings)} more rows are skipped.")
-        return warnings
+        return self.bad.warnings(self.path)
+
+    def identify(self) -> None:
+        """Have no name under which compiled terms are kept (`lexicon_cache`): these were never in a file."""
+
+    def read(self) -> Lexicon:
+        return self
 
 
 @contextmanager
@@ -136,7 +152,7 @@ def read_lexicon(path: str | Path, label: str) -> Lexicon:
     _check(path, len(terms), bad)
     if layout and not layout.named and layout.width == 2 and _are_counts(terms):
         terms = [(term, "") for term, _ in terms]
-    return Lexicon(label, terms, path, tuple(bad[:_BAD_ROWS_KEPT]), len(bad))
+    return Lexicon(label, terms, path, BadLexiconRows(tuple(bad[:_BAD_ROWS_KEPT]), len(bad)))
 
 
 def read_word_list(path: str | Path) -> frozenset[str]:
@@ -217,7 +233,7 @@ def _dialect(path: Path) -> tuple[str, bool]:
     lines = [text for _, text, fault in islice(_texts(path), _LINES_LOOKED_AT) if fault is None]
     if any("\t" in line for line in lines):
         return "\t", False
-    is_csv = path.name.lower().removesuffix(".gz").endswith(".csv")
+    is_csv = is_named_csv(path)
     tables = {sign: [_cells(line, sign) for line in lines] for sign in ";,"}
     for sign, rows in tables.items():
         if _is_table(rows, is_csv=is_csv):
@@ -229,6 +245,11 @@ def _dialect(path: Path) -> tuple[str, bool]:
             "Put terms that hold a comma into quotes, or call a list of terms .txt."
         )
     return "\t", False
+
+
+def is_named_csv(path: Path) -> bool:
+    """Return whether a file has the name of a CSV file, which decides how lists without tabs are read."""
+    return path.name.lower().removesuffix(".gz").endswith(".csv")
 
 
 def _is_table(rows: list[list[str]], *, is_csv: bool) -> bool:
