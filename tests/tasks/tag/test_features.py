@@ -391,7 +391,8 @@ def test_several_files_of_a_label_are_one_lexicon(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_million_terms_are_taken(tmp_path: Path) -> None:
+def test_a_million_terms_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALEMBERT_CACHE", str(tmp_path / "cache"))  # they are kept compiled: 108 MB
     terms = write_terms(tmp_path / "terms.txt", *(f"asthma of kind {number}" for number in range(1_000_000)))
     task = task_of(f"disease={terms}")
     assert (features_of(task, "asthma of kind 999999")[0] != task.surface.nothing_F).any()
