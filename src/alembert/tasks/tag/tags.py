@@ -15,7 +15,7 @@ as in the pipelines of transformers; where there is no `O` either, every word is
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -121,24 +121,32 @@ def _first_known(number: Mapping[str, int], label: str, prefixes: str) -> int:
     return next(number[tag] for prefix in prefixes if (tag := f"{prefix}-{label}") in number)
 
 
-def from_tags(tags: Iterable[int], names: Sequence[str]) -> list[LabelledSpan]:
+def from_tags(
+    tags: Sequence[int] | npt.NDArray[np.int64], names: Sequence[str], starts: Collection[int] = ()
+) -> list[LabelledSpan]:
     """Read ranges of words from the numbers of tags: a range goes on with I or E of its own type, until E, S or O.
 
     Tags that break their scheme are read as the pipelines of transformers read them: an I that continues nothing begins
-    a range.
+    a range. Of texts that stand one after the other, `starts` are the first words: no range goes on there.
 
     >>> from_tags([1, 2, 0, 1, 1, 0, 2], ("O", "B-x", "I-x"))
     [(0, 2, 'x'), (3, 4, 'x'), (4, 5, 'x'), (6, 7, 'x')]
+    >>> from_tags([1, 2, 2], ("O", "B-x", "I-x"), starts={1})
+    [(0, 1, 'x'), (1, 3, 'x')]
     """
+    parts = [name.partition("-") for name in names]
+    tags_W = np.asarray(tags, np.int64)
+    # Most words are outside, and are never looked at one by one.
+    inside_W = np.flatnonzero(np.array([prefix != OUTSIDE for prefix, _, _ in parts])[tags_W])
     spans: list[LabelledSpan] = []
-    is_open = False
-    for word, tag in enumerate(tags):
-        prefix, _, label = names[tag].partition("-")
-        if is_open and prefix in ("I", "E") and label == spans[-1][2]:
+    open_until = -1
+    for word, tag in zip(inside_W.tolist(), tags_W[inside_W].tolist(), strict=True):
+        prefix, _, label = parts[tag]
+        if word == open_until and prefix in ("I", "E") and label == spans[-1][2] and word not in starts:
             spans[-1] = (spans[-1][0], word + 1, label)
-        elif prefix != OUTSIDE:
+        else:
             spans.append((word, word + 1, label))
-        is_open = prefix in ("B", "I")
+        open_until = word + 1 if prefix in ("B", "I") else -1
     return spans
 
 
