@@ -17,12 +17,13 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from alembert.text.tokenizer import Encoding
+from alembert.text.tokenizer import Encoding, StackedPieces
 
 # W words
 
@@ -50,14 +51,24 @@ class WordOffsets:
 
 def find_words(encoding: Encoding) -> WordOffsets:
     """Find the words of an encoding that was made without special tokens."""
-    if not len(encoding):
-        nothing = np.zeros(0, np.int64)
-        return WordOffsets(nothing, nothing, nothing)
-    word_N = np.asarray(encoding.word_ids, np.int64)
-    offsets_N2 = np.asarray(encoding.offsets, np.int64)
-    pieces_W = np.concatenate(([0], np.flatnonzero(word_N[1:] != word_N[:-1]) + 1))
-    last_W = np.concatenate((pieces_W[1:], [len(word_N)])) - 1
-    return WordOffsets(pieces_W, offsets_N2[pieces_W, 0], offsets_N2[last_W, 1])
+    return find_words_of_texts(StackedPieces.of([encoding]))[0]
+
+
+def find_words_of_texts(pieces: StackedPieces) -> list[WordOffsets]:
+    """Find the words of each text."""
+    is_first_N = np.ones(len(pieces.words_N), np.bool_)
+    is_first_N[1:] = pieces.words_N[1:] != pieces.words_N[:-1]
+    text_starts = pieces.borders[:-1]
+    is_first_N[text_starts[text_starts < len(is_first_N)]] = True
+    first_W = np.flatnonzero(is_first_N)
+    borders = np.searchsorted(first_W, pieces.borders)
+    starts_W = pieces.starts_N[first_W]
+    ends_W = pieces.ends_N[np.append(first_W, len(is_first_N))[1:] - 1]
+    pieces_W = first_W - np.repeat(text_starts, np.diff(borders))
+    return [
+        WordOffsets(pieces_W[begin:end], starts_W[begin:end], ends_W[begin:end])
+        for begin, end in pairwise(borders.tolist())
+    ]
 
 
 def to_word_ranges(spans: Iterable[LabelledSpan], words: WordOffsets) -> tuple[list[LabelledSpan], int]:
