@@ -53,7 +53,7 @@ class ExportCandidate:
         """Answer examples."""
         encoded = self.encode(examples)
         outputs = self.task.run(self.runner, encoded)
-        return [self.task.decode(*pair) for pair in zip(encoded, outputs, strict=True)]
+        return self.task.decode_batch(encoded, outputs)
 
 
 def compute_agreement(task: AnyTask, examples: Sequence[Any], one: Sequence[Any], other: Sequence[Any]) -> float:

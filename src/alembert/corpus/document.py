@@ -73,6 +73,8 @@ class Entity:
         >>> Entity("T1", "Disease", ((0, 6), (18, 24))).surface("breast or ovarian cancer")
         'breast cancer'
         """
+        if len(self.spans) == 1:
+            return text[slice(*self.spans[0])]
         return " ".join(text[start:end] for start, end in self.spans)
 
 

@@ -204,7 +204,7 @@ class Pipeline:
     def annotate(self, documents: Sequence[Document | str]) -> list[PipelineOutput]:
         """Let every model add to the documents, which may be plain texts; results are in their order."""
         ready = _to_documents(documents)
-        found = [PipelineOutput(drop_annotations(document, self.replaced_fields), Coverage()) for document in ready]
+        found = [PipelineOutput(drop_annotations(document, self.replaced_fields), _NO_COVERAGE) for document in ready]
         for stage in self.stages:
             added = stage.annotate([each.document for each in found])
             found = [_merge_outputs(before, after) for before, after in zip(found, added, strict=True)]
@@ -248,20 +248,26 @@ def _to_documents(given: Sequence[Document | str]) -> list[Document]:
 
 
 def _merge_outputs(before: PipelineOutput, after: PipelineOutput) -> PipelineOutput:
-    total = Coverage.total((before.coverage, after.coverage))
-    once = {
-        "examples": 1,
-        "characters": len(after.document.text),
-        "split_examples": min(1, total.split_examples),
-    }
     return PipelineOutput(
         after.document,
-        replace(total, **once),
+        _merge_coverages(before.coverage, after.coverage, len(after.document.text)),
         before.unread_pairs + after.unread_pairs,
         {**before.probabilities, **after.probabilities},
         before.value if after.value is None else after.value,
         before.has_no_pairs or after.has_no_pairs,
     )
+
+
+_NO_COVERAGE: Final = Coverage()
+
+
+def _merge_coverages(before: Coverage, after: Coverage, characters: int) -> Coverage:
+    """Add up what stages saw of a document, which counts once."""
+    total = after if before is _NO_COVERAGE else Coverage.total((before, after))
+    split = min(1, total.split_examples)
+    if (total.examples, total.characters, total.split_examples) == (1, characters, split):
+        return total
+    return replace(total, examples=1, characters=characters, split_examples=split)
 
 
 @dataclass(frozen=True)

@@ -125,10 +125,12 @@ class ModelTask:
         ids = [f"{source.stem}-{number}" for number in range(1, len(texts) + 1)]
         return ReadResult(tuple(self.task.examples_from_texts(texts, ids)), aside, tuple(source.remarks()))
 
-    def decode(self, encoded: EncodedExample, outputs: Any) -> Any:
-        """Read the answers of one example, without those that are withheld."""
-        prediction = self.task.decode(encoded, outputs)
-        return self.task.apply_min_score(prediction, self.min_score) if self.min_score else prediction
+    def decode_batch(self, encoded: Sequence[EncodedExample], outputs: Sequence[Any]) -> list[Any]:
+        """Read the answers of examples, without those that are withheld."""
+        predictions = self.task.decode_batch(encoded, outputs)
+        if not self.min_score:
+            return predictions
+        return [self.task.apply_min_score(prediction, self.min_score) for prediction in predictions]
 
 
 @dataclass(frozen=True)
@@ -336,12 +338,7 @@ class TaskModel:
         }
         with self.engine.lock:
             outputs = self._run(encoded)
-        return _to_rows(
-            {
-                name: [part.decode(*pair) for pair in zip(encoded[name], outputs[name], strict=True)]
-                for name, part in self.tasks.items()
-            }
-        )
+        return _to_rows({name: part.decode_batch(encoded[name], outputs[name]) for name, part in self.tasks.items()})
 
     def _run(self, encoded: Mapping[str, Sequence[EncodedExample]]) -> dict[str, Sequence[Any]]:
         plain = {name: part.runner for name, part in self.tasks.items() if _needs_one_pass(part.task)}

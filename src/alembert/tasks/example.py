@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from operator import attrgetter
 from typing import Any, Final, Generic, Literal, TypeVar
 
 import numpy as np
@@ -131,13 +132,20 @@ class Coverage:
     @classmethod
     def total(cls, parts: Iterable[Coverage]) -> Coverage:
         listed = list(parts)
-        return cls(**{item.name: sum(getattr(part, item.name) for part in listed) for item in fields(cls)})
+        if len(listed) == 1:
+            return listed[0]
+        # Every document that is annotated comes by here, so it takes no detour through `fields`.
+        return cls(**dict(zip(_COUNTS, map(sum, zip(*map(_get_counts, listed), strict=True)), strict=False)))
 
     def brief(self, *more: str) -> dict[str, int]:
         """Return the counts that a prediction shows, with more of them by name; `withheld` if it is not zero."""
         withheld = ("withheld",) if self.withheld else ()
         names = ("characters", "tokens", "windows", *more, *withheld)
         return {name: getattr(self, name) for name in names}
+
+
+_COUNTS: Final = tuple(Coverage.__dataclass_fields__)
+_get_counts: Callable[[Coverage], tuple[int, ...]] = attrgetter(*_COUNTS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -279,6 +287,8 @@ def drop_annotations(document: Document, fields: Iterable[AnnotationField]) -> D
     left: dict[str, Any] = dict.fromkeys(fields, ())
     if "relations" in left:
         left["unlinked_relations"] = ()
+    if not any(getattr(document, name) for name in left) and LABEL_SCORES_KEY not in document.meta:
+        return document
     if "labels" in left:
         left["meta"] = {name: value for name, value in document.meta.items() if name != LABEL_SCORES_KEY}
     return replace(document, **left)
@@ -286,11 +296,13 @@ def drop_annotations(document: Document, fields: Iterable[AnnotationField]) -> D
 
 def with_entities(document: Document, found: Iterable[tuple[int, int, str, float | None]]) -> Document:
     """Add entities, each given by start, end, label and score, in the order of the text."""
-    names = generate_unused_ids("T", document)
+    names, text = generate_unused_ids("T", document), document.text
     fresh = [
-        Entity(next(names), label, ((start, end),), attributes=score_attributes(score))
+        Entity(next(names), label, ((start, end),), attributes=score_attributes(score), text=text[start:end])
         for start, end, label, score in found
     ]
+    if not (fresh or document.entities):
+        return document
     together = sorted((*document.entities, *fresh), key=lambda entity: entity.start)
     return replace(document, entities=tuple(together))
 

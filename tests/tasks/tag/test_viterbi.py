@@ -18,8 +18,10 @@ from alembert.tasks.tag.crf import (
     build_allowed_transitions,
     compute_marginals,
     find_best_path,
+    find_best_paths,
     viterbi_decode,
 )
+from alembert.tasks.tag.crf_batch import compute_marginals_batch, viterbi_decode_batch
 
 BIO = ["O", "B-x", "I-x", "B-y-z", "I-y-z"]
 BIOES = ["O", "B-x", "I-x", "E-x", "S-x"]
@@ -129,6 +131,29 @@ def test_marginals_are_the_shares_of_all_legal_paths(labels: list[str], scheme: 
     for path, value in all_paths(scores, legal).items():
         expected[np.arange(places), path] += np.exp(value)
     np.testing.assert_allclose(compute_marginals(*scores, legal), expected / expected.sum(1, keepdims=True), atol=1e-12)
+
+
+@pytest.mark.parametrize(("labels", "scheme"), SCHEMES)
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.integers(0, 12), max_size=8), st.integers(0, 999), st.sampled_from([0.0, 3.0]))
+def test_texts_together_are_decoded_as_each_is_alone(
+    labels: list[str], scheme: str, lengths: list[int], seed: int, favour: float
+) -> None:
+    emissions, *others = weights(sum(lengths), seed)
+    # Half numbers, so that paths of the same score occur.
+    emissions, legal = np.round(2 * emissions) / 2, build_allowed_transitions(labels, scheme)
+    emissions[:, 0] += favour
+    scores = (np.round(others[0]), np.round(others[1]), np.round(others[2]))
+    stops = np.cumsum(lengths)
+    texts = [emissions[stop - length : stop] for stop, length in zip(stops.astype(int), lengths, strict=True)]
+    alone = [tag for text in texts for tag in viterbi_decode(text, *scores, legal).tolist()]
+    assert viterbi_decode_batch(emissions, lengths, scores, legal).tolist() == alone
+    without_moves = [tag for text in texts for tag in find_best_path(text, legal).tolist()]
+    assert find_best_paths(emissions, lengths, legal).tolist() == without_moves
+    together = compute_marginals_batch(emissions, lengths, scores, legal)
+    for text, stop in zip(texts, stops.astype(int), strict=True):
+        sure = together[stop - len(text) : stop]
+        np.testing.assert_allclose(sure, compute_marginals(text, *scores, legal), atol=1e-12)
 
 
 def reference(scores: Weights) -> torchcrf.CRF:

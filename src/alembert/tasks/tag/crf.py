@@ -26,6 +26,7 @@ from alembert.tasks.metrics.calibration import solve_temperature
 # P places, C tags
 
 
+TagIds = npt.NDArray[np.int64]
 _SchemeName = Literal["bio", "bioes"]
 ScoreArray = npt.NDArray[np.floating[Any]]
 _Flags = npt.NDArray[np.bool_]
@@ -126,19 +127,35 @@ def find_best_path(emissions_PC: ScoreArray, legal: AllowedTransitions) -> npt.N
     return _decode_without_transitions(emissions_PC, legal) if len(_find_violations(best_P, legal)) else best_P
 
 
+def find_best_paths(emissions_WC: ScoreArray, lengths: Sequence[int], legal: AllowedTransitions) -> TagIds:
+    """Return the paths of `find_best_path` for texts that stand one after the other."""
+    best_W: npt.NDArray[np.int64] = emissions_WC.argmax(1)
+    lengths_B = np.asarray(lengths, np.int64)
+    ends_B = np.cumsum(lengths_B)
+    wrong_W = _find_violations(best_W, legal, (ends_B - lengths_B)[lengths_B > 0])
+    for text in np.unique(np.searchsorted(ends_B, wrong_W, side="right")).tolist():
+        words = slice(ends_B[text] - lengths_B[text], ends_B[text])
+        best_W[words] = find_best_path(emissions_WC[words], legal)
+    return best_W
+
+
 def _decode_without_transitions(emissions_PC: ScoreArray, legal: AllowedTransitions) -> npt.NDArray[np.int64]:
     """Search the best path where all legal moves cost nothing."""
     count = len(legal.start)
     return viterbi_decode(emissions_PC, np.zeros((count, count)), np.zeros(count), np.zeros(count), legal)
 
 
-def _find_violations(path_P: npt.NDArray[np.int64], legal: AllowedTransitions) -> npt.NDArray[np.int64]:
-    """Name the places that must not come after the one before, begin the text or end it, in their order."""
+def _find_violations(
+    path_P: npt.NDArray[np.int64], legal: AllowedTransitions, starts_B: npt.NDArray[np.int64] | None = None
+) -> npt.NDArray[np.int64]:
+    """Name the places that must not come after the one before, begin a text or end it, in their order."""
     if not len(path_P):
         return path_P
+    starts_B = np.zeros(1, np.int64) if starts_B is None else starts_B
+    last_B = np.append(starts_B[1:], len(path_P)) - 1
     is_wrong_P = ~legal.transitions[np.roll(path_P, 1), path_P]
-    is_wrong_P[0] = not legal.start[path_P[0]]
-    is_wrong_P[-1] |= not legal.end[path_P[-1]]
+    is_wrong_P[starts_B] = ~legal.start[path_P[starts_B]]
+    is_wrong_P[last_B] |= ~legal.end[path_P[last_B]]
     return np.flatnonzero(is_wrong_P)
 
 
@@ -154,15 +171,16 @@ def compute_marginals(
     if not len(emissions_PC):
         return np.empty((0, len(legal.start)))
     factors_PC = np.exp(emissions_PC - emissions_PC.max(1, keepdims=True))
-    moves_CC = _to_factors(transitions_CC, legal.transitions)
-    forward_PC = _forward_sums(factors_PC, moves_CC, _to_factors(start_C, legal.start))
-    backward_PC = _forward_sums(factors_PC[::-1], moves_CC.T, _to_factors(end_C, legal.end))[::-1]
+    moves_CC = to_factors(transitions_CC, legal.transitions)
+    forward_PC = _forward_sums(factors_PC, moves_CC, to_factors(start_C, legal.start))
+    backward_PC = _forward_sums(factors_PC[::-1], moves_CC.T, to_factors(end_C, legal.end))[::-1]
     joint_PC = forward_PC * factors_PC * backward_PC
     found: npt.NDArray[np.float64] = joint_PC / joint_PC.sum(1, keepdims=True)
     return found
 
 
-def _to_factors(scores: ScoreArray, legal: _Flags) -> npt.NDArray[np.float64]:
+def to_factors(scores: ScoreArray, legal: _Flags) -> npt.NDArray[np.float64]:
+    """Turn scores of moves into factors, the largest of which is 1."""
     factors = np.exp(np.asarray(scores, np.float64) - np.max(scores))
     return np.where(legal, np.maximum(factors, _LEAST_FACTOR), _FORBIDDEN_FACTOR)
 
@@ -182,7 +200,6 @@ def _forward_sums(
 # B texts, P places, C tags
 
 
-TagIds = npt.NDArray[np.int64]
 _Floats = npt.NDArray[np.float64]
 
 
@@ -200,8 +217,11 @@ class CrfDecoder:
 
     def marginals(self, emissions_PC: ScoreArray, legal: AllowedTransitions, temperature: float) -> _Floats:
         """Compute the probability of each tag at each place."""
-        moves, start, end = (part / temperature for part in (self.transitions_CC, self.start_C, self.end_C))
-        return compute_marginals(emissions_PC / temperature, moves, start, end, legal)
+        return compute_marginals(emissions_PC / temperature, *self.scaled(temperature), legal)
+
+    def scaled(self, temperature: float) -> tuple[ScoreArray, ScoreArray, ScoreArray]:
+        """Return the scores of moves, starts and ends at a temperature."""
+        return self.transitions_CC / temperature, self.start_C / temperature, self.end_C / temperature
 
     def fit_temperature(
         self, emissions: Sequence[ScoreArray], right: Sequence[TagIds], legal: AllowedTransitions

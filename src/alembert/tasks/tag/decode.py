@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -17,9 +18,11 @@ import numpy.typing as npt
 from alembert.tasks.example import EncodedExample
 from alembert.tasks.metrics import calibration
 from alembert.tasks.runtime import ExampleOutputs, Outputs
+from alembert.tasks.tag.crf import AllowedTransitions, CrfDecoder, find_best_paths
+from alembert.tasks.tag.crf_batch import compute_marginals_batch, viterbi_decode_batch
 from alembert.tasks.tag.data import PredictedEntity, TagExample, TagPrediction
 from alembert.tasks.tag.rows import TagLayout
-from alembert.tasks.tag.tags import WordOffsets
+from alembert.tasks.tag.tags import LabelledSpan, WordOffsets, from_tags
 
 if TYPE_CHECKING:
     from alembert.tasks.tag.task import TagTask
@@ -90,6 +93,79 @@ def with_probabilities(spans: Iterable[ScoredSpan], temperature: float) -> Itera
     """Turn scores above 0 into probabilities."""
     for first, end, label, score in spans:
         yield first, end, label, 1 / (1 + math.exp(-score / temperature))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TagDecoder:
+    """How tags of words are read: of many texts at once, since the calls for one cost as much as for hundreds."""
+
+    tags: tuple[str, ...]
+    legal: AllowedTransitions
+    crf: CrfDecoder | None
+    temperature: float
+    from_elsewhere: bool
+    """The best tag of each word counts, legal or not, and the mean of a span's words, as users of such a head know it."""
+
+    def decode(self, emissions: Sequence[Outputs]) -> list[list[ScoredSpan]]:
+        """Return the spans of each text; `emissions` (words, tags) may be of no word."""
+        lengths = [len(each) for each in emissions]
+        found: list[list[ScoredSpan]] = [[] for _ in emissions]
+        if not any(lengths):
+            return found
+        emissions_WC = np.concatenate([each for each in emissions if len(each)])
+        ends_B = np.cumsum(lengths)
+        tags_W = self._best_paths(emissions_WC, lengths)
+        spans = from_tags(tags_W, self.tags, frozenset((ends_B - lengths).tolist()))
+        if not spans:
+            return found
+        texts = np.searchsorted(ends_B, [first for first, _, _ in spans], side="right").tolist()
+        scores = self._span_scores(emissions_WC, lengths, tags_W, spans, texts)
+        begins = (ends_B - lengths).tolist()
+        for (first, end, label), text, score in zip(spans, texts, scores, strict=True):
+            found[text].append((first - begins[text], end - begins[text], label, score))
+        return found
+
+    def _best_paths(self, emissions_WC: Outputs, lengths: Sequence[int]) -> npt.NDArray[np.int64]:
+        if self.from_elsewhere:
+            best_W: npt.NDArray[np.int64] = emissions_WC.argmax(1)
+            return best_W
+        if self.crf is None:
+            return find_best_paths(emissions_WC, lengths, self.legal)
+        if len(lengths) == 1:  # alone it is faster without the order of steps
+            return self.crf.decode(emissions_WC, self.legal)
+        scores = self.crf.transitions_CC, self.crf.start_C, self.crf.end_C
+        return viterbi_decode_batch(emissions_WC, lengths, scores, self.legal)
+
+    def _span_scores(
+        self,
+        emissions_WC: Outputs,
+        lengths: Sequence[int],
+        tags_W: npt.NDArray[np.int64],
+        spans: Sequence[LabelledSpan],
+        texts: Sequence[int],
+    ) -> list[float]:
+        """Join the probabilities of the words of each span; texts without a span are not computed."""
+        is_found_B = np.zeros(len(lengths), np.bool_)
+        is_found_B[texts] = True
+        kept_W = np.repeat(is_found_B, lengths)
+        kept_lengths = np.asarray(lengths)[is_found_B].tolist()
+        sure_K = self._probabilities(emissions_WC[kept_W], kept_lengths)[np.arange(kept_W.sum()), tags_W[kept_W]]
+        firsts, sizes = np.array([(first, end - first) for first, end, _ in spans]).T
+        begins = np.cumsum(sizes) - sizes
+        words = np.arange(sizes.sum()) + np.repeat(firsts - begins, sizes)
+        sure = sure_K[(np.cumsum(kept_W) - 1)[words]]
+        joined = np.add.reduceat(sure, begins) / sizes if self.from_elsewhere else np.minimum.reduceat(sure, begins)
+        scores: list[float] = joined.tolist()
+        return scores
+
+    def _probabilities(self, emissions_WC: Outputs, lengths: Sequence[int]) -> npt.NDArray[np.float64]:
+        """Compute how sure each tag of each word is."""
+        if self.crf is None:
+            return calibration.softmax(emissions_WC.astype(np.float64) / self.temperature)
+        if len(lengths) == 1:
+            return self.crf.marginals(emissions_WC, self.legal, self.temperature)
+        scores = self.crf.scaled(self.temperature)
+        return compute_marginals_batch(emissions_WC / self.temperature, lengths, scores, self.legal)
 
 
 def to_entities(encoded: EncodedExample, spans: Iterable[ScoredSpan]) -> TagPrediction:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -19,13 +20,13 @@ from alembert.tasks.tag.tags import (
     LabelledSpan,
     WordOffsets,
     drop_overlaps,
-    find_words,
+    find_words_of_texts,
     to_tags,
     to_word_ranges,
 )
 from alembert.text.sentences import Span, split_sentences
 from alembert.text.surface import PieceOffsets, SurfaceFeatures, SurfaceRows
-from alembert.text.tokenizer import Encoding, Tokenizer
+from alembert.text.tokenizer import StackedPieces, Tokenizer
 
 UNANNOTATED_TYPE: Final = -1
 """First word of a line of a span head's labels that says: entities of this type are not annotated in the row."""
@@ -130,11 +131,6 @@ def compute_tag_weights(encoded: Sequence[EncodedExample], count: int) -> tuple[
     return tuple((counts.sum() / (count * counts)).tolist())
 
 
-def _piece_offsets(encoding: Encoding) -> PieceOffsets:
-    offsets_N2 = np.asarray(encoding.offsets, np.int64).reshape(-1, 2)
-    return PieceOffsets(offsets_N2[:, 0], offsets_N2[:, 1], np.asarray(encoding.word_ids, np.int64))
-
-
 @dataclass(frozen=True, eq=False)
 class TagRowBuilder:
     """How documents become rows."""
@@ -154,16 +150,56 @@ class TagRowBuilder:
 
     def encode(self, examples: Sequence[TagExample]) -> list[EncodedExample]:
         """Encode documents; their texts go through the tokenizer at once."""
-        encodings = self.tokenizer.encode_batch([example.text for example in examples], add_special_tokens=False)
+        texts = [example.text for example in examples]
+        pieces = StackedPieces.of(self.tokenizer.encode_batch(texts, add_special_tokens=False))
+        borders = list(pairwise(pieces.borders.tolist()))
         surfaces: Sequence[SurfaceRows | None] = [None] * len(examples)
         if self.surface is not None:
-            offsets = map(_piece_offsets, encodings)
-            surfaces = self.surface.compute([example.text for example in examples], offsets)
-        return [self._encode(*parts) for parts in zip(examples, encodings, surfaces, strict=True)]
+            stacks = (pieces.starts_N, pieces.ends_N, pieces.words_N)
+            offsets = (PieceOffsets(*(stack[begin:end] for stack in stacks)) for begin, end in borders)
+            surfaces = self.surface.compute(texts, offsets)
+        whole = self._whole_rows(pieces)
+        return [
+            self._encode_whole(example, row, words, surface)
+            if example.entities is None and begin < end <= begin + self.limit
+            else self._encode(example, pieces.ids_N[begin:end], words, surface)
+            for example, (begin, end), row, words, surface in zip(
+                examples, borders, whole, find_words_of_texts(pieces), surfaces, strict=True
+            )
+        ]
 
-    def _encode(self, example: TagExample, encoding: Encoding, surface: SurfaceRows | None) -> EncodedExample:
-        words = find_words(encoding)
-        ids = np.asarray(encoding.ids, np.int64)
+    def _whole_rows(self, pieces: StackedPieces) -> list[npt.NDArray[np.int64]]:
+        """Put special tokens around the pieces of each text."""
+        count = len(pieces.borders) - 1
+        rows = np.insert(
+            pieces.ids_N,
+            np.repeat(pieces.borders, [1, *[2] * (count - 1), 1]) if count else [],
+            np.tile([self.tokenizer.cls_id, self.tokenizer.sep_id], count),
+        )
+        borders = (pieces.borders + 2 * np.arange(count + 1)).tolist()
+        return [rows[begin:end] for begin, end in pairwise(borders)]
+
+    def _encode_whole(
+        self, example: TagExample, ids: npt.NDArray[np.int64], words: WordOffsets, surface: SurfaceRows | None
+    ) -> EncodedExample:
+        """Encode a document without right answers that fits into one window, which is what most of them do."""
+        features = self._features(surface)
+        cut = None if features is None else features.cut(0, len(ids) - 2)
+        coverage = Coverage(
+            examples=1,
+            characters=len(example.text),
+            tokens=len(ids),
+            windows=1,
+            unknown=ids.tolist().count(self.tokenizer.unk_id),
+            gold=len(example.discontinuous),
+            unreachable=len(example.discontinuous),
+        )
+        row = Row(ids=ids, positions=words.pieces_W + 1, features=cut)
+        return EncodedExample((row,), coverage, TagLayout(words, (0,), ((0, len(words)),)))
+
+    def _encode(
+        self, example: TagExample, ids: npt.NDArray[np.int64], words: WordOffsets, surface: SurfaceRows | None
+    ) -> EncodedExample:
         windows = cut_document(example, words, len(ids), self.limit, min(self.settings.shared, self.limit // 2))
         ranges, lost = self._reachable(example, words)
         features = self._features(surface)

@@ -15,14 +15,15 @@ as in the pipelines of transformers; where there is no `O` either, every word is
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from alembert.text.tokenizer import Encoding
+from alembert.text.tokenizer import Encoding, StackedPieces
 
 # W words
 
@@ -50,14 +51,24 @@ class WordOffsets:
 
 def find_words(encoding: Encoding) -> WordOffsets:
     """Find the words of an encoding that was made without special tokens."""
-    if not len(encoding):
-        nothing = np.zeros(0, np.int64)
-        return WordOffsets(nothing, nothing, nothing)
-    word_N = np.asarray(encoding.word_ids, np.int64)
-    offsets_N2 = np.asarray(encoding.offsets, np.int64)
-    pieces_W = np.concatenate(([0], np.flatnonzero(word_N[1:] != word_N[:-1]) + 1))
-    last_W = np.concatenate((pieces_W[1:], [len(word_N)])) - 1
-    return WordOffsets(pieces_W, offsets_N2[pieces_W, 0], offsets_N2[last_W, 1])
+    return find_words_of_texts(StackedPieces.of([encoding]))[0]
+
+
+def find_words_of_texts(pieces: StackedPieces) -> list[WordOffsets]:
+    """Find the words of each text."""
+    is_first_N = np.ones(len(pieces.words_N), np.bool_)
+    is_first_N[1:] = pieces.words_N[1:] != pieces.words_N[:-1]
+    text_starts = pieces.borders[:-1]
+    is_first_N[text_starts[text_starts < len(is_first_N)]] = True
+    first_W = np.flatnonzero(is_first_N)
+    borders = np.searchsorted(first_W, pieces.borders)
+    starts_W = pieces.starts_N[first_W]
+    ends_W = pieces.ends_N[np.append(first_W, len(is_first_N))[1:] - 1]
+    pieces_W = first_W - np.repeat(text_starts, np.diff(borders))
+    return [
+        WordOffsets(pieces_W[begin:end], starts_W[begin:end], ends_W[begin:end])
+        for begin, end in pairwise(borders.tolist())
+    ]
 
 
 def to_word_ranges(spans: Iterable[LabelledSpan], words: WordOffsets) -> tuple[list[LabelledSpan], int]:
@@ -121,24 +132,32 @@ def _first_known(number: Mapping[str, int], label: str, prefixes: str) -> int:
     return next(number[tag] for prefix in prefixes if (tag := f"{prefix}-{label}") in number)
 
 
-def from_tags(tags: Iterable[int], names: Sequence[str]) -> list[LabelledSpan]:
+def from_tags(
+    tags: Sequence[int] | npt.NDArray[np.int64], names: Sequence[str], starts: Collection[int] = ()
+) -> list[LabelledSpan]:
     """Read ranges of words from the numbers of tags: a range goes on with I or E of its own type, until E, S or O.
 
     Tags that break their scheme are read as the pipelines of transformers read them: an I that continues nothing begins
-    a range.
+    a range. Of texts that stand one after the other, `starts` are the first words: no range goes on there.
 
     >>> from_tags([1, 2, 0, 1, 1, 0, 2], ("O", "B-x", "I-x"))
     [(0, 2, 'x'), (3, 4, 'x'), (4, 5, 'x'), (6, 7, 'x')]
+    >>> from_tags([1, 2, 2], ("O", "B-x", "I-x"), starts={1})
+    [(0, 1, 'x'), (1, 3, 'x')]
     """
+    parts = [name.partition("-") for name in names]
+    tags_W = np.asarray(tags, np.int64)
+    # Most words are outside, and are never looked at one by one.
+    inside_W = np.flatnonzero(np.array([prefix != OUTSIDE for prefix, _, _ in parts])[tags_W])
     spans: list[LabelledSpan] = []
-    is_open = False
-    for word, tag in enumerate(tags):
-        prefix, _, label = names[tag].partition("-")
-        if is_open and prefix in ("I", "E") and label == spans[-1][2]:
+    open_until = -1
+    for word, tag in zip(inside_W.tolist(), tags_W[inside_W].tolist(), strict=True):
+        prefix, _, label = parts[tag]
+        if word == open_until and prefix in ("I", "E") and label == spans[-1][2] and word not in starts:
             spans[-1] = (spans[-1][0], word + 1, label)
-        elif prefix != OUTSIDE:
+        else:
             spans.append((word, word + 1, label))
-        is_open = prefix in ("B", "I")
+        open_until = word + 1 if prefix in ("B", "I") else -1
     return spans
 
 

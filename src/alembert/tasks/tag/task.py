@@ -22,11 +22,10 @@ from alembert.corpus.examples.tag_check import TagProblem, check_tag_files
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadFile
 from alembert.tasks.example import AnnotationSpec, EncodedExample, Example, ReadResult, collect, with_entities
-from alembert.tasks.metrics import calibration
 from alembert.tasks.metrics.spans import f1_measure, span_counts
 from alembert.tasks.runtime import ExampleOutputs, Outputs, check_finite
 from alembert.tasks.settings import DistillLossSettings, LossSettings, load_settings, load_temperature
-from alembert.tasks.tag.crf import AllowedTransitions, CrfDecoder, build_allowed_transitions, find_best_path
+from alembert.tasks.tag.crf import AllowedTransitions, CrfDecoder, build_allowed_transitions
 from alembert.tasks.tag.data import (
     TagExample,
     TagPrediction,
@@ -41,7 +40,7 @@ from alembert.tasks.tag.data import (
     sentence_starts,
 )
 from alembert.tasks.tag.decode import (
-    ScoredSpan,
+    TagDecoder,
     decode_pointer_spans,
     fit_span_temperature,
     fit_word_temperature,
@@ -50,7 +49,7 @@ from alembert.tasks.tag.decode import (
 )
 from alembert.tasks.tag.features import TagLexicons
 from alembert.tasks.tag.rows import TagRowBuilder, compute_tag_weights
-from alembert.tasks.tag.tags import OUTSIDE, TagScheme, from_tags, tag_names
+from alembert.tasks.tag.tags import OUTSIDE, TagScheme, tag_names
 from alembert.tasks.tag.types import apply_declared_types, check_declared_types, infer_types, read_warm_up
 from alembert.tasks.task import LossUnit, SampleMetric, Task, TaskScores
 from alembert.text.surface import SurfaceFeatures
@@ -291,40 +290,32 @@ class TagTask(Task[TagExample, TagPrediction]):
     # -- decoding
 
     def decode(self, encoded: EncodedExample, outputs: Sequence[Outputs]) -> TagPrediction:
-        if self.settings.head != "span":
-            return to_entities(encoded, self._decode_tags(outputs))
-        return to_entities(
-            encoded, with_probabilities(decode_pointer_spans(encoded.layout, outputs, self.types), self.temperature)
+        return self.decode_batch([encoded], [outputs])[0]
+
+    def decode_batch(
+        self, encoded: Sequence[EncodedExample], outputs: Sequence[Sequence[Outputs]]
+    ) -> list[TagPrediction]:
+        if self.settings.head == "span":
+            return [self._decode_spans(*pair) for pair in zip(encoded, outputs, strict=True)]
+        texts = [parts[0] if len(parts) == 1 else _concatenate(parts, len(self.labels)) for parts in outputs]
+        return list(map(to_entities, encoded, self._decoder.decode(texts)))
+
+    def _decode_spans(self, encoded: EncodedExample, outputs: Sequence[Outputs]) -> TagPrediction:
+        spans = decode_pointer_spans(encoded.layout, outputs, self.types)
+        return to_entities(encoded, with_probabilities(spans, self.temperature))
+
+    @cached_property
+    def _decoder(self) -> TagDecoder:
+        return TagDecoder(
+            tags=self.tags,
+            legal=self.allowed_transitions,
+            crf=self.crf_decoder,
+            temperature=self.temperature,
+            from_elsewhere=bool(self.output_names),
         )
 
     def apply_min_score(self, prediction: TagPrediction, min_score: float) -> TagPrediction:
         return prediction.with_min_score(min_score)
-
-    def _decode_tags(self, outputs: Sequence[Outputs]) -> list[ScoredSpan]:
-        if not outputs:
-            return []
-        emissions_WC = np.concatenate(outputs)
-        tags = self._best_path(emissions_WC)
-        if not (spans := from_tags(tags.tolist(), self.tags)):
-            return []
-        sure_W = self._probabilities(emissions_WC)[np.arange(len(tags)), tags]
-        joined = np.mean if self.output_names else np.min  # the mean is what the pipelines of transformers give
-        return [(first, end, label, float(joined(sure_W[first:end]))) for first, end, label in spans]
-
-    def _best_path(self, emissions_WC: Outputs) -> npt.NDArray[np.int64]:
-        """Return the best legal tags; of a head that was trained elsewhere the best of each word, as its users know it."""
-        if self.output_names:
-            best_W: npt.NDArray[np.int64] = emissions_WC.argmax(1)
-            return best_W
-        if self.crf_decoder is None:
-            return find_best_path(emissions_WC, self.allowed_transitions)
-        return self.crf_decoder.decode(emissions_WC, self.allowed_transitions)
-
-    def _probabilities(self, emissions_WC: Outputs) -> npt.NDArray[Any]:
-        """Compute how sure each tag of each word is."""
-        if self.crf_decoder is None:
-            return calibration.softmax(emissions_WC.astype(np.float64) / self.temperature)
-        return self.crf_decoder.marginals(emissions_WC, self.allowed_transitions, self.temperature)
 
     def tune(
         self, examples: Sequence[TagExample], encoded: Sequence[EncodedExample], outputs: ExampleOutputs
@@ -397,3 +388,7 @@ class TagTask(Task[TagExample, TagPrediction]):
         if names and (settings.head != "softmax" or set(types) != set(TagScheme.from_names(names).types)):
             raise ValueError("the names of the tags and the types of entities do not fit")
         return cls(types, settings, bool(table["partial"]), load_temperature(table), output_names=names)
+
+
+def _concatenate(parts: Sequence[Outputs], columns: int) -> Outputs:
+    return np.concatenate(parts) if parts else np.empty((0, columns), np.float32)

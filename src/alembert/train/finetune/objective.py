@@ -133,10 +133,7 @@ class TaskObjective:
         encoded = [self.dev.encoded[number] for number in numbers]
         bound = self.task.with_head_weights(model.head(self.head))
         answers = bound.run(ModelRunner(model, self.head, self.task.attention_pattern), encoded)
-        return [
-            (number, bound.decode(each, outputs))
-            for number, each, outputs in zip(numbers, encoded, answers, strict=True)
-        ]
+        return list(zip(numbers, bound.decode_batch(encoded, answers), strict=True))
 
     def summarise(self, found: Sequence[list[tuple[int, Any]]]) -> EvalResult:
         predictions = dict(pair for part in found for pair in part)

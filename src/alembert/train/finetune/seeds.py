@@ -316,7 +316,7 @@ def _tune_task(part: PreparedTask, model: Model) -> TunedTask:
     bound = part.task.with_head_weights(model.head(part.head))
     outputs = bound.run(ModelRunner(model, part.head, bound.attention_pattern), dev.encoded)
     bound = bound.tune(dev.examples, dev.encoded, outputs)
-    predictions = [bound.decode(*pair) for pair in zip(dev.encoded, outputs, strict=True)]
+    predictions = bound.decode_batch(dev.encoded, outputs)
     confidence = build_curve_table(collect_confidences(bound, dev.examples, predictions))
     return TunedTask(bound, bound.score(dev.examples, predictions), confidence)
 
