@@ -21,7 +21,7 @@ from alembert.serve.settings import ServeSettings
 
 JSON = {"content-type": "application/json"}
 LINES = {"content-type": "application/x-ndjson"}
-PATIENCE = 60
+PATIENCE = 300
 """Seconds after which a test gives up; none waits for so long."""
 
 

@@ -316,11 +316,12 @@ def test_readiness_compares_a_known_answer(tagger: Path, monkeypatch: pytest.Mon
 
 
 def test_poisoned_requests_leave_the_next_answers_as_they_were(tagger: Path) -> None:
-    with started(tagger, max_body_bytes=20_000_000, max_characters=20_000_000) as server:
+    with started(tagger) as server:
         client = Client(server.url)
         before = client.predict(TEXTS).json
         poison: list[tuple[bytes, int]] = [
-            (json.dumps({"inputs": "a" * 10_000_000}).encode(), 200),
+            (json.dumps({"inputs": "a" * 7_000_000}).encode(), 413),
+            (json.dumps({"inputs": "a" * 500_000}).encode(), 200),
             (b'{"inputs": "a\\u0000b"}', 200),
             (b'{"inputs": "\\ud800"}', 400),
             (b'{"inputs": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", 422),
@@ -330,6 +331,7 @@ def test_poisoned_requests_leave_the_next_answers_as_they_were(tagger: Path) -> 
         for body, status in poison:
             assert client.post("/v1/predict", body).status == status, body[:40]
             assert is_same_answer(client.predict(TEXTS).json, before)
+        assert client.raw(request_bytes(b"", length=10_000_000)).startswith(b"HTTP/1.1 413")
         assert client.get("/readyz").status == 200
 
 

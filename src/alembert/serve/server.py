@@ -227,5 +227,5 @@ def watch_parent(parent: Any, stop: Callable[[], None]) -> None:
 
 
 def stop_process() -> None:
-    """Tell this process to stop as SIGTERM does."""
+    """Send SIGTERM to this process."""
     os.kill(os.getpid(), signal.SIGTERM)
