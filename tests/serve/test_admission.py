@@ -33,6 +33,15 @@ def test_batches_that_overlap_share_their_time() -> None:
     assert rate.tokens_per_second == pytest.approx(300 / 2)
 
 
+def test_small_batches_count_if_others_are_under_way() -> None:
+    rate = DrainRate(batch_tokens=1000)
+    rate.reset(1e-9)
+    rate.begin(0.0)
+    rate.begin(0.0)
+    rate.finish(10, 1.0)
+    assert rate.tokens_per_second == pytest.approx(11 / 2)
+
+
 def test_the_rate_forgets_what_is_long_ago() -> None:
     rate = DrainRate(batch_tokens=100, tokens_per_second=1000)
     for second in range(200):

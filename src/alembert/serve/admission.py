@@ -1,7 +1,7 @@
 """Admission: how much work is waiting, how fast it is done, and whether a request can be answered in time.
 
 Work is counted in tokens, estimated from the bytes of a text, since a request may have one word or a thousand pages. The
-rate is measured on full batches while they are computed: a lone short text says little about how fast a queue drains.
+rate is measured while the service is busy, on full batches and those that overlap: a lone short text says little about how fast a queue drains.
 """
 
 from __future__ import annotations
@@ -78,10 +78,13 @@ class DrainRate:
         self._active += 1
 
     def finish(self, tokens: int, now: float) -> None:
-        """Note that a batch is done, and how large it was; what was less than half full is not counted."""
+        """Note that a batch is done, and how large it was.
+
+        One that is less than half full, with no other under way, is not counted: the service was not busy.
+        """
         self._active -= 1
         seconds, self._since = max(now - self._since, 1e-6), now
-        if 2 * tokens < self._batch_tokens:
+        if 2 * tokens < self._batch_tokens and not self._active:
             return
         self._tokens += tokens
         self._seconds += seconds
