@@ -136,6 +136,7 @@ def test_the_runtime_does_it_without_any_extra(arguments: tuple[Any, ...], work:
         ("parquet", ("annotate", "onnx", "notes.jsonl", "--format", "parquet")),
         ("parquet", ("annotate", "onnx", "s3://bucket/notes.jsonl")),
         ("openvino", ("annotate", "openvino", "notes.jsonl")),
+        ("serve", ("serve", "onnx")),
         ("ray", ("annotate", "onnx", "notes.jsonl", "--on", "ray")),
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(map(str, value[:2])),
@@ -143,7 +144,8 @@ def test_the_runtime_does_it_without_any_extra(arguments: tuple[Any, ...], work:
 def test_what_needs_an_extra_says_so_before_anything_is_done(
     extra: str, arguments: tuple[Any, ...], work: Path
 ) -> None:
-    done = bare(*arguments, "--out", work / "new" / "result", cwd=work)
+    out = () if extra == "serve" else ("--out", work / "new" / "result")
+    done = bare(*arguments, *out, cwd=work)
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
     assert done.stderr.startswith("error: ")
     assert f"pip install 'alembert[{extra}]'" in done.stderr

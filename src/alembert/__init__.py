@@ -71,6 +71,7 @@ COMMANDS: Final = {
     "generate": "Continue texts with a causal language model.",
     "score": "Compute the log probability and perplexity of texts.",
     "annotate": "Annotate documents with fine-tuned models.",
+    "serve": "Serve fine-tuned models over HTTP, with a web page.",
     "bench": "Measure the speed of a fine-tuned model.",
     "inspect": "Look inside tokenizers, training data and errors.",
 }

@@ -13,8 +13,10 @@ from typing import Final
 from alembert.errors import MissingExtra
 
 EXTRAS: Final[Mapping[str, str]] = {
+    "httptools": "serve",
     "huggingface_hub": "hub",
     "matplotlib": "plot",
+    "msgspec": "serve",
     "nncf": "openvino",
     "onnx": "train",
     "openvino": "openvino",
@@ -23,11 +25,15 @@ EXTRAS: Final[Mapping[str, str]] = {
     "rjieba": "zh",
     "safetensors": "train",
     "spacy": "spacy",
+    "starlette": "serve",
     "torch": "train",
+    "uvicorn": "serve",
 }
 """Package -> the smallest extra that has it (pyproject.toml)."""
 TRAINING: Final = ("torch", "safetensors")
 """What reads and writes Checkpoints, and trains them."""
+SERVING: Final = ("starlette", "uvicorn", "httptools", "msgspec")
+"""What answers HTTP."""
 
 
 def require_training() -> None:

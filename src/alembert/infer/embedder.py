@@ -180,6 +180,8 @@ class EmbeddedTexts:
 
     vectors_ND: VectorArray
     coverage: Coverage
+    coverages: tuple[Coverage, ...] = ()
+    """Of each text alone."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,7 +231,18 @@ class Embedder:
         return EmbeddedTexts(
             _normalise(vectors_ND) if self.pooling.normalise else vectors_ND,
             Coverage.total(text.coverage for text in encoded),
+            tuple(text.coverage for text in encoded),
         )
+
+
+def open_stated_embedder(folder: Path, device: str = "cpu") -> Embedder | None:
+    """Open the model of a folder that says how a vector is made of its states; None if it does not, or cannot."""
+    if read_pooling(folder) is None:
+        return None
+    try:
+        return Embedder.open(folder, device=device)
+    except BadSetting:  # an Export for another task, which has no vectors
+        return None
 
 
 def _open_checkpoint(folder: Path, mode: PoolingMode | None, device: str) -> tuple[VectorEngine, Pooling]:

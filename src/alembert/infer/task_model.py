@@ -331,13 +331,26 @@ class TaskModel:
             yield from predictions
 
     def _predict_batch(self, examples: Sequence[TaskExamples]) -> list[dict[str, Any]]:
+        encoded = self.encode_all(examples)
+        return self.decode_all(encoded, self.run_all(encoded))
+
+    def encode_all(self, examples: Sequence[TaskExamples]) -> dict[str, list[EncodedExample]]:
+        """Turn examples into what the model reads, for each task."""
         tokenizer, longest = self.engine.tokenizer, self.engine.max_tokens
-        encoded = {
+        return {
             name: part.task.encode([example[name] for example in examples], tokenizer, longest)
             for name, part in self.tasks.items()
         }
+
+    def run_all(self, encoded: Mapping[str, Sequence[EncodedExample]]) -> dict[str, Sequence[Any]]:
+        """Compute the outputs of each task for encoded examples."""
         with self.engine.lock:
-            outputs = self._run(encoded)
+            return self._run(encoded)
+
+    def decode_all(
+        self, encoded: Mapping[str, Sequence[EncodedExample]], outputs: Mapping[str, Sequence[Any]]
+    ) -> list[dict[str, Any]]:
+        """Read the predictions of each example from the outputs, by the names of the tasks."""
         return _to_rows({name: part.decode_batch(encoded[name], outputs[name]) for name, part in self.tasks.items()})
 
     def _run(self, encoded: Mapping[str, Sequence[EncodedExample]]) -> dict[str, Sequence[Any]]:
