@@ -56,11 +56,14 @@ def chunks(items: list, size: int) -> Iterator[list]:
 
 
 @contextmanager
-def process(target: Callable[..., None], *arguments: Any) -> Iterator[Callable[[Any], Any]]:
-    """Start `target(pipe, *arguments)` in a process whose memory and threads do not meet ours; give how to ask it."""
+def process(target: Callable[..., None], *arguments: Any, daemon: bool = True) -> Iterator[Callable[[Any], Any]]:
+    """Start `target(pipe, *arguments)` in a process whose memory and threads do not meet ours; give how to ask it.
+
+    A daemon ends with us, whatever happens, and may have no processes of its own.
+    """
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
-    child = context.Process(target=target, args=(there, *arguments), daemon=True)
+    child = context.Process(target=target, args=(there, *arguments), daemon=daemon)
     child.start()
     there.close()  # so that the end of the process is noticed here
 
