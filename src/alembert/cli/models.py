@@ -27,7 +27,7 @@ def models(
     """
     chosen = list_models() if name is None else [_find(name)]
     if name is not None and not as_json:
-        print(escape_controls(chosen[0].text), end="")
+        print(*map(escape_controls, chosen[0].text.splitlines()), sep="\n")
         return
     speeds = {model.name: measure_words_per_second(model.folder) if speed else None for model in chosen}
     if as_json:

@@ -53,7 +53,5 @@ def list_models() -> list[ShippedModel]:
 
 def find_shipped_model(where: str | Path) -> Path | None:
     """Return the folder of a shipped model; none: the name is a folder of the user's, or not that of a model."""
-    name = str(where)
-    if Path(name).name != name or Path(name).exists():
-        return None
-    return next((model.folder for model in list_models() if model.name == name), None)
+    shipped = next((model for model in list_models() if model.name == str(where)), None)
+    return None if shipped is None or Path(where).exists() else shipped.folder

@@ -100,11 +100,11 @@ class TagDecoder:
     """How tags of words are read: of many texts at once, since the calls for one cost as much as for hundreds."""
 
     tags: tuple[str, ...]
-    legal: AllowedTransitions
+    legal: AllowedTransitions | None
+    """None: a head that was trained elsewhere. The best tag of each word counts, legal or not, and the mean of a span's words,
+    as users of such a head know it."""
     crf: CrfDecoder | None
     temperature: float
-    from_elsewhere: bool
-    """The best tag of each word counts, legal or not, and the mean of a span's words, as users of such a head know it."""
 
     def decode(self, emissions: Sequence[Outputs]) -> list[list[ScoredSpan]]:
         """Return the spans of each text; `emissions` (words, tags) may be of no word."""
@@ -126,7 +126,7 @@ class TagDecoder:
         return found
 
     def _best_paths(self, emissions_WC: Outputs, lengths: Sequence[int]) -> npt.NDArray[np.int64]:
-        if self.from_elsewhere:
+        if self.legal is None:
             best_W: npt.NDArray[np.int64] = emissions_WC.argmax(1)
             return best_W
         if self.crf is None:
@@ -154,13 +154,13 @@ class TagDecoder:
         begins = np.cumsum(sizes) - sizes
         words = np.arange(sizes.sum()) + np.repeat(firsts - begins, sizes)
         sure = sure_K[(np.cumsum(kept_W) - 1)[words]]
-        joined = np.add.reduceat(sure, begins) / sizes if self.from_elsewhere else np.minimum.reduceat(sure, begins)
+        joined = np.add.reduceat(sure, begins) / sizes if self.legal is None else np.minimum.reduceat(sure, begins)
         scores: list[float] = joined.tolist()
         return scores
 
     def _probabilities(self, emissions_WC: Outputs, lengths: Sequence[int]) -> npt.NDArray[np.float64]:
         """Compute how sure each tag of each word is."""
-        if self.crf is None:
+        if self.crf is None or self.legal is None:
             return calibration.softmax(emissions_WC.astype(np.float64) / self.temperature)
         if len(lengths) == 1:
             return self.crf.marginals(emissions_WC, self.legal, self.temperature)

@@ -308,10 +308,9 @@ class TagTask(Task[TagExample, TagPrediction]):
     def _decoder(self) -> TagDecoder:
         return TagDecoder(
             tags=self.tags,
-            legal=self.allowed_transitions,
+            legal=None if self.output_names else self.allowed_transitions,
             crf=self.crf_decoder,
             temperature=self.temperature,
-            from_elsewhere=bool(self.output_names),
         )
 
     def apply_min_score(self, prediction: TagPrediction, min_score: float) -> TagPrediction:
