@@ -1,6 +1,7 @@
 """Entities as tags of words and back, through windows, whatever the length of the document."""
 
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadFile, BadSetting
+from alembert.tasks.tag.crf import CrfDecoder
 from alembert.tasks.tag.data import TagExample, TagSettings
 from alembert.tasks.tag.tags import (
     LabelledSpan,
@@ -106,6 +108,64 @@ def test_merging_changes_no_label_inside_a_safe_zone() -> None:
     assert learner.decode(encoded, outputs).spans == [
         (2 * word, 2 * word + 1, TYPES[(tag - 1) // 2]) for word, tag in enumerate(legal) if tag
     ]
+
+
+@st.composite
+def texts_of_sentences(draw: st.DrawFn) -> TagExample:
+    """Documents put together from others, which say where their sentences begin."""
+    parts = draw(st.lists(documents(), min_size=1, max_size=5))
+    starts, text, entities = [], "", []
+    for part in parts:
+        text += " " * bool(text)
+        starts.append(len(text))
+        entities += [(len(text) + start, len(text) + end, label) for start, end, label in part.entities or ()]
+        text += part.text
+    return TagExample(id="1", texts=(text,), entities=tuple(entities), sentences=tuple(starts))
+
+
+@given(texts_of_sentences(), st.sampled_from(["softmax", "crf"]), st.integers(16, 64))
+def test_a_document_read_by_sentences_has_the_entities_of_its_sentences(
+    each: TagExample, head: str, length: int
+) -> None:
+    count = len(tag_names(TYPES, "bio"))
+    scores = np.random.default_rng(0).normal(size=(3, count, count)).astype(np.float32)
+    crf = CrfDecoder(scores[0], scores[1, 0], scores[2, 0]) if head == "crf" else None
+    settings = TagSettings(context="sentence", head=head, max_length=length)  # type: ignore[arg-type]
+    learner = TagTask(TYPES, settings, crf_decoder=crf)
+    (encoded,) = learner.encode([each], TOKENIZER, 512)
+    outputs = [np.random.default_rng(row.ids.tolist()).normal(size=(len(row.positions), count)) for row in encoded.rows]
+    spans = learner.decode(encoded, outputs).spans
+    rows = iter(zip(encoded.rows, outputs, strict=True))
+    borders = [*each.sentences, len(each.text)]
+    alone = []
+    for start, end in pairwise(borders):
+        (read,) = learner.encode([TagExample(id="2", texts=(each.text[start:end],))], TOKENIZER, 512)
+        own = [next(rows) for _ in read.rows]
+        assert [row.ids.tolist() for row, _ in own] == [row.ids.tolist() for row in read.rows]
+        found = learner.decode(read, [output for _, output in own]).spans
+        alone += [(start + first, start + last, label) for first, last, label in found]
+    assert spans == alone
+
+
+@given(texts_of_sentences(), st.sampled_from(["bio", "bioes"]), st.integers(16, 64))
+def test_right_tags_give_the_entities_of_all_sentences_back(each: TagExample, scheme: str, length: int) -> None:
+    assert perfect(task(context="sentence", scheme=scheme, max_length=length), each) == list(each.entities or ())
+
+
+def test_an_entity_across_two_sentences_is_counted_and_not_learnt() -> None:
+    across = example("a drug. B gene", (2, 9, "drug"), (10, 14, "gene"), sentences=(0, 8))
+    learner = task(context="sentence")
+    assert perfect(learner, across) == [(10, 14, "gene")]
+    assert learner.encode([across], TOKENIZER, 512)[0].coverage.unreachable == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "context"), [("one drug is here.", "sentence"), ("One drug is here. The gene is not.", "document")]
+)
+def test_a_tagger_reads_sentences_if_it_learns_from_single_ones(text: str, context: str) -> None:
+    examples = [example(text, (4, 8, "drug"))] * 9
+    assert TagTask.learn(examples, TagSettings()).settings.context == context
+    assert TagTask.learn(examples, TagSettings(context="document")).settings.context == "document"
 
 
 def test_ten_thousand_words_are_tagged_whole() -> None:

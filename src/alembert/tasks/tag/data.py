@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
@@ -28,9 +29,10 @@ from alembert.tasks.settings import check_choices, check_windows
 from alembert.tasks.tag.tags import LabelledSpan, SchemeName
 from alembert.tasks.task import TaskScores
 from alembert.text.replacement import EditedText, are_isolated, find_editable_spans
-from alembert.text.sentences import Span
+from alembert.text.sentences import Span, split_sentences
 
 TagHead = Literal["softmax", "crf", "span"]
+TagContext = Literal["auto", "document", "sentence"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +45,9 @@ class TagSettings:
     """Tags of softmax and crf: bio (begin, inside, outside) or bioes (end and single as well)."""
     every_token: bool = False
     """Tag every token with the tag of the CoNLL file, as for part of speech."""
+    context: TagContext = "auto"
+    """What is read at once. document: as much of a document as fits into a window; sentence: a sentence; auto: a sentence if
+    the training examples are single sentences."""
     max_length: int = 256
     """Maximum tokens of a window, special tokens included; longer documents are read in several windows."""
     overlap: int | None = None
@@ -62,12 +67,17 @@ class TagSettings:
     """The same for matches that are entities somewhere in the training data, which the model learns by heart."""
 
     def __post_init__(self) -> None:
-        choices = {"head": get_args(TagHead), "scheme": get_args(SchemeName), "partial": ("auto", "off")}
-        check_choices(self, choices)
+        choices = {"head": get_args(TagHead), "scheme": get_args(SchemeName), "context": get_args(TagContext)}
+        check_choices(self, {**choices, "partial": ("auto", "off")})
         check_windows(self.max_length, self.shared)
         for name in ("lexicon_dropout", "known_lexicon_dropout"):
             if not 0 <= getattr(self, name) <= 1:
                 raise BadSetting(f"`{name}` is {getattr(self, name)}; expected a share from 0 to 1.")
+
+    @property
+    def is_by_sentence(self) -> bool:
+        """Whether each sentence is read by itself."""
+        return self.context == "sentence"
 
     @property
     def shared(self) -> int:
@@ -75,6 +85,8 @@ class TagSettings:
         return self.max_length // 4 if self.overlap is None else self.overlap
 
 
+SINGLE_SENTENCE_SHARE: Final = 0.9
+"""Share of the training examples that must be single sentences for a tagger to read sentences."""
 ANNOTATED_TYPES_KEY: Final = "annotated_types"
 """Where a document says, among its `meta`, which types are annotated in it."""
 UNKNOWN_KEY: Final = "unknown"
@@ -100,6 +112,11 @@ class TagExample(Example):
     @property
     def text(self) -> str:
         return self.texts[0]
+
+    @cached_property
+    def sentence_starts(self) -> tuple[int, ...]:
+        """Where sentences begin: as the file says, else as they are found in the text."""
+        return self.sentences or tuple(start for start, _ in split_sentences(self.text))
 
     @property
     def labels(self) -> list[str]:
@@ -197,6 +214,15 @@ def _unknown_spans(document: Document, path: Path) -> Iterator[Span]:
 def sentence_starts(document: Document) -> tuple[int, ...]:
     """Return where sentences begin, if the document says so."""
     return tuple(part.start for part in document.sections if part.kind == "sentence")
+
+
+def choose_context(settings: TagSettings, examples: Sequence[TagExample]) -> TagSettings:
+    """Have a tagger that learns from single sentences read sentences, since it knows no others around them."""
+    if settings.context != "auto":
+        return settings
+    single = sum(len(split_sentences(example.text)) <= 1 for example in examples)
+    is_by_sentence = single >= SINGLE_SENTENCE_SHARE * len(examples)
+    return replace(settings, context="sentence" if is_by_sentence else "document")
 
 
 def check_entity_types(examples: Sequence[TagExample], types: Sequence[str]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -125,6 +126,20 @@ class TagDecoder:
             found[text].append((first - begins[text], end - begins[text], label, score))
         return found
 
+    def decode_documents(
+        self, layouts: Sequence[TagLayout], outputs: Sequence[Sequence[Outputs]]
+    ) -> Iterator[list[ScoredSpan]]:
+        """Yield the spans of each document; its sequences of tags are decoded one by one."""
+        sequences = [layout.split_sequences(parts) for layout, parts in zip(layouts, outputs, strict=True)]
+        decoded = iter(self.decode([each for parts in sequences for each in parts]))
+        for layout, parts in zip(layouts, sequences, strict=True):
+            first_words = layout.first_words_of_sequences
+            yield [
+                (begin + first, begin + end, label, score)
+                for begin, spans in zip(first_words, islice(decoded, len(parts)), strict=True)
+                for first, end, label, score in spans
+            ]
+
     def _best_paths(self, emissions_WC: Outputs, lengths: Sequence[int]) -> npt.NDArray[np.int64]:
         if self.legal is None:
             best_W: npt.NDArray[np.int64] = emissions_WC.argmax(1)
@@ -183,9 +198,10 @@ def fit_word_temperature(
 ) -> float | None:
     """Fit it to the tags of words, or with a CRF to whole paths, where all types are annotated; none: nowhere."""
     labelled = [
-        (np.concatenate(parts), np.concatenate([row.labels for row in read.rows]))
+        pair
         for example, read, parts in zip(examples, encoded, outputs, strict=True)
-        if read.rows and all(map(example.annotates, task.types)) and all(row.labels is not None for row in read.rows)
+        if all(map(example.annotates, task.types))
+        for pair in _pair_with_labels(read, parts)
     ]
     if not labelled:
         return None
@@ -193,6 +209,13 @@ def fit_word_temperature(
     if task.crf_decoder is not None:
         return task.crf_decoder.fit_temperature(logits, labels, task.allowed_transitions)
     return calibration.fit_temperature(np.concatenate(logits), np.concatenate(labels))
+
+
+def _pair_with_labels(read: EncodedExample, parts: Sequence[Outputs]) -> Iterator[tuple[Outputs, npt.NDArray[Any]]]:
+    """Pair the outputs of each sequence of tags with its labels, if they are known."""
+    labels = [row.labels for row in read.rows if row.labels is not None]
+    if labels and len(labels) == len(read.rows):
+        yield from zip(read.layout.split_sequences(parts), read.layout.split_sequences(labels), strict=True)
 
 
 def fit_span_temperature(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, chain, pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -24,7 +24,7 @@ from alembert.tasks.tag.tags import (
     to_tags,
     to_word_ranges,
 )
-from alembert.text.sentences import Span, split_sentences
+from alembert.text.sentences import Span
 from alembert.text.surface import PieceOffsets, SurfaceFeatures, SurfaceRows
 from alembert.text.tokenizer import StackedPieces, Tokenizer
 
@@ -47,17 +47,56 @@ class TagLayout:
     """The word of the first place of each row."""
     owned_words: tuple[tuple[int, int], ...]
     """Words that each row answers for."""
+    first_rows: tuple[int, ...] = (0,)
+    """The rows with which sequences of tags begin: sentences that were read by themselves, else the document."""
+
+    def split_sequences(self, parts: Sequence[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
+        """Join arrays over the words of each row to one for each sequence of tags."""
+        borders = pairwise([*self.first_rows, len(parts)])
+        joined = (parts[begin:end] for begin, end in borders if begin < end)
+        return [group[0] if len(group) == 1 else np.concatenate(group) for group in joined]
+
+    @property
+    def first_words_of_sequences(self) -> list[int]:
+        """The word with which each sequence of tags begins."""
+        return [self.owned_words[row][0] for row in self.first_rows if row < len(self.owned_words)]
 
 
 def cut_document(example: TagExample, words: WordOffsets, length: int, limit: int, overlap: int) -> list[Window]:
     """Cut a document of so many pieces into windows of at most `limit`, at sentences if it can be, never in a word."""
     if length <= limit:
         return compute_windows(length, limit, overlap)
-    sentences = example.sentences or [start for start, _ in split_sentences(example.text)]
-    breaks = words.pieces_W[np.unique(np.searchsorted(words.starts_W, sentences).clip(max=len(words) - 1))]
+    breaks = _find_breaks(example, words)
+    return compute_windows(length, limit, overlap, breaks, _mark_continuations(words, length))
+
+
+def cut_sentences(example: TagExample, words: WordOffsets, length: int, limit: int, overlap: int) -> list[list[Window]]:
+    """Cut a document into its sentences; one of more than `limit` pieces has several windows, the others have one."""
+    solid = _mark_continuations(words, length)
+    borders = sorted({0, *_find_breaks(example, words), length})
+    return [
+        [
+            Window(*(start + place for place in (window.start, window.end, window.own_start, window.own_end)))
+            for window in compute_windows(end - start, limit, overlap, (), solid[start:end])
+        ]
+        for start, end in pairwise(borders)
+    ]
+
+
+def _find_breaks(example: TagExample, words: WordOffsets) -> list[int]:
+    """Find the pieces with which sentences begin."""
+    if not len(words):
+        return []
+    numbers = np.searchsorted(words.starts_W, example.sentence_starts).clip(max=len(words) - 1)
+    breaks: list[int] = words.pieces_W[np.unique(numbers)].tolist()
+    return breaks
+
+
+def _mark_continuations(words: WordOffsets, length: int) -> npt.NDArray[np.bool_]:
+    """Mark the pieces that go on with the word before them."""
     solid = np.ones(length, np.bool_)
     solid[words.pieces_W] = False
-    return compute_windows(length, limit, overlap, breaks.tolist(), solid)
+    return solid
 
 
 def find_unknown_words(spans: Sequence[Span], words: WordOffsets) -> npt.NDArray[np.bool_]:
@@ -161,12 +200,23 @@ class TagRowBuilder:
         whole = self._whole_rows(pieces)
         return [
             self._encode_whole(example, row, words, surface)
-            if example.entities is None and begin < end <= begin + self.limit
+            if example.entities is None and begin < end <= begin + self.limit and not self._is_cut(example)
             else self._encode(example, pieces.ids_N[begin:end], words, surface)
             for example, (begin, end), row, words, surface in zip(
                 examples, borders, whole, find_words_of_texts(pieces), surfaces, strict=True
             )
         ]
+
+    def _is_cut(self, example: TagExample) -> bool:
+        """Whether an example is read in sentences of which it has several."""
+        return self.settings.is_by_sentence and len(example.sentence_starts) > 1
+
+    def _cut(self, example: TagExample, words: WordOffsets, length: int) -> list[list[Window]]:
+        """Cut an example into windows, those of each sequence of tags together."""
+        overlap = min(self.settings.shared, self.limit // 2)
+        if self._is_cut(example):
+            return cut_sentences(example, words, length, self.limit, overlap)
+        return [cut_document(example, words, length, self.limit, overlap)]
 
     def _whole_rows(self, pieces: StackedPieces) -> list[npt.NDArray[np.int64]]:
         """Put special tokens around the pieces of each text."""
@@ -200,12 +250,12 @@ class TagRowBuilder:
     def _encode(
         self, example: TagExample, ids: npt.NDArray[np.int64], words: WordOffsets, surface: SurfaceRows | None
     ) -> EncodedExample:
-        windows = cut_document(example, words, len(ids), self.limit, min(self.settings.shared, self.limit // 2))
-        ranges, lost = self._reachable(example, words)
+        sequences = self._cut(example, words, len(ids))
+        ranges, lost = self._reachable(example, words, sequences)
         features = self._features(surface)
         is_unknown_W = find_unknown_words(example.unknown, words)
         rows, first, own = [], [], []
-        for window in windows:
+        for window in chain.from_iterable(sequences):
             owned = np.searchsorted(words.pieces_W, (window.own_start, window.own_end)).tolist()
             begin, end = owned
             if self.settings.head == "span":
@@ -222,12 +272,13 @@ class TagRowBuilder:
             characters=len(example.text),
             tokens=sum(row.length for row in rows),
             windows=len(rows),
-            split_examples=int(len(rows) > 1),
+            split_examples=int(len(rows) > len(sequences)),
             unknown=int((ids == self.tokenizer.unk_id).sum()),
             gold=len(example.entities or ()) + len(example.discontinuous),
             unreachable=lost + len(example.discontinuous),
         )
-        return EncodedExample(tuple(rows), coverage, TagLayout(words, tuple(first), tuple(own)))
+        first_rows = accumulate(map(len, sequences[:-1]), initial=0)
+        return EncodedExample(tuple(rows), coverage, TagLayout(words, tuple(first), tuple(own), tuple(first_rows)))
 
     def _features(self, surface: SurfaceRows | None) -> TokenFeatures | None:
         """Return the features of a document; in training with how often each match is dropped."""
@@ -239,14 +290,20 @@ class TagRowBuilder:
         dropout_K = np.array([rates[text.lower() in self.mentions] for text in surface.surfaces], np.float32)
         return TokenFeatures(surface.rows_NF, self.surface.nothing_F, surface.matches_K3, dropout_K)
 
-    def _reachable(self, example: TagExample, words: WordOffsets) -> tuple[list[LabelledSpan] | None, int]:
+    def _reachable(
+        self, example: TagExample, words: WordOffsets, sequences: Sequence[Sequence[Window]]
+    ) -> tuple[list[LabelledSpan] | None, int]:
+        """Return the entities that the head can find, and how many others there are."""
         if example.entities is None:
             return None, 0
         ranges, off_words = to_word_ranges(example.entities, words)
+        borders = np.searchsorted(words.pieces_W, [windows[0].start for windows in sequences[1:]])
+        inside = [span for span in ranges if not ((span[0] < borders) & (borders < span[1])).any()]
+        lost = off_words + len(ranges) - len(inside)
         if self.settings.head == "span":
-            return ranges, off_words
-        flat, covered = drop_overlaps(ranges)
-        return flat, off_words + covered
+            return inside, lost
+        flat, covered = drop_overlaps(inside)
+        return flat, lost + covered
 
     def _labels(
         self,

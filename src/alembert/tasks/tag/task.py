@@ -1,8 +1,8 @@
 """The task `tag`: entities in text, or any other labels of stretches of words (part of speech).
 
 In: documents with entities at character offsets, in any annotation format. Out: entities at character offsets of the
-text as it was given. Documents of any length are read through windows that overlap; each word is answered for by the
-one window in which it stands far from the borders, in training, evaluation and prediction alike.
+text as it was given. Documents of any length are read sentence by sentence, or through windows that overlap; each word is
+predicted by the window that gives it the most context, in training, evaluation and prediction alike.
 """
 
 # W words, C tags
@@ -33,6 +33,7 @@ from alembert.tasks.tag.data import (
     TagSettings,
     check_entity_types,
     check_gold,
+    choose_context,
     collect_mentions,
     compute_scores,
     pair_gold_and_predicted,
@@ -136,7 +137,7 @@ class TagTask(Task[TagExample, TagPrediction]):
         types = tuple(sorted(counts))
         partial = any(each.unknown or (each.types is not None and each.types < counts.keys()) for each in examples)
         lexicons = TagLexicons.read(settings.lexicons)
-        return cls(types, settings, partial, lexicons=lexicons)
+        return cls(types, choose_context(settings, examples), partial, lexicons=lexicons)
 
     def describe(self) -> list[str]:
         many = "type" if len(self.types) == 1 else "types"
@@ -146,6 +147,8 @@ class TagTask(Task[TagExample, TagPrediction]):
         else:
             scheme = TagScheme.from_names(self.output_names).name if self.output_names else self.settings.scheme
             sentences.append(f"{len(self.labels)} tags ({scheme}), at the first piece of each word")
+        if self.settings.is_by_sentence:
+            sentences.append("each sentence is read by itself, as the training examples are single sentences")
         if self.partial:
             sentences.append("types and words that some training examples do not annotate count as unknown there")
         if self.settings.case:
@@ -297,8 +300,8 @@ class TagTask(Task[TagExample, TagPrediction]):
     ) -> list[TagPrediction]:
         if self.settings.head == "span":
             return [self._decode_spans(*pair) for pair in zip(encoded, outputs, strict=True)]
-        texts = [parts[0] if len(parts) == 1 else _concatenate(parts, len(self.labels)) for parts in outputs]
-        return list(map(to_entities, encoded, self._decoder.decode(texts)))
+        spans = self._decoder.decode_documents([read.layout for read in encoded], outputs)
+        return list(map(to_entities, encoded, spans))
 
     def _decode_spans(self, encoded: EncodedExample, outputs: Sequence[Outputs]) -> TagPrediction:
         spans = decode_pointer_spans(encoded.layout, outputs, self.types)
@@ -387,7 +390,3 @@ class TagTask(Task[TagExample, TagPrediction]):
         if names and (settings.head != "softmax" or set(types) != set(TagScheme.from_names(names).types)):
             raise ValueError("the names of the tags and the types of entities do not fit")
         return cls(types, settings, bool(table["partial"]), load_temperature(table), output_names=names)
-
-
-def _concatenate(parts: Sequence[Outputs], columns: int) -> Outputs:
-    return np.concatenate(parts) if parts else np.empty((0, columns), np.float32)
