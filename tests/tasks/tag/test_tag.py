@@ -308,6 +308,27 @@ def test_a_crf_that_errs_becomes_less_sure_of_the_same_entities() -> None:
     assert np.mean([e.score for e in after]) < np.mean([e.score for e in before])
 
 
+def test_entities_of_corpora_with_other_types_are_as_sure_as_they_are_right() -> None:
+    generator = np.random.default_rng(0)
+    examples = [example("a b c", (0, 1, "drug"), types=frozenset({"drug"})) for _ in range(400)]
+    learner = replace(task(), partial=True)
+    encoded = learner.encode(examples, TOKENIZER, 512)
+    outputs = []
+    for read in encoded:  # the first word is a drug with a score of 6, and so is the second in every fourth text
+        scores = np.zeros((3, len(learner.labels)), np.float32)
+        scores[0, learner.labels.index("B-drug")] = 6
+        scores[:, learner.labels.index("O")] = 3
+        scores[1, learner.labels.index("B-drug")] = 6 * (generator.random() < 0.25)
+        outputs.append([scores[: len(read.rows[0].positions)]])
+    tuned = learner.tune(examples, encoded, outputs)
+    before, after = (each.decode_batch(encoded, outputs) for each in (learner, tuned))
+    assert [each.spans for each in after] == [each.spans for each in before]
+    judged = [each for pair in zip(examples, after, strict=True) for each in tuned.confidences(*pair)]
+    sure, right = np.array(judged).T
+    assert abs(sure.mean() - right.mean()) < 0.02
+    assert tuned.temperature > 1.2
+
+
 def test_a_span_head_is_as_sure_of_its_entities_as_they_are_often_right() -> None:
     learner = task(head="span")
     right, wrong = example("ab cd", (0, 2, "drug")), example("ab cd", (3, 5, "gene"))

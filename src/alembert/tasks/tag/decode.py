@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 
 _STRIP: Final = 256
+_FITTED_EXAMPLES: Final = 2000
 
 
 class PointerSpan(NamedTuple):
@@ -216,6 +217,31 @@ def _pair_with_labels(read: EncodedExample, parts: Sequence[Outputs]) -> Iterato
     labels = [row.labels for row in read.rows if row.labels is not None]
     if labels and len(labels) == len(read.rows):
         yield from zip(read.layout.split_sequences(parts), read.layout.split_sequences(labels), strict=True)
+
+
+def fit_entity_temperature(
+    task: TagTask, examples: Sequence[TagExample], encoded: Sequence[EncodedExample], outputs: ExampleOutputs
+) -> float:
+    """Fit it to the entities that are found: where types are not annotated, the right tags of most words are not known.
+
+    The entities are the same at every temperature, and how likely it is that they are right is searched step by step, on at
+    most `_FITTED_EXAMPLES` of the examples.
+    """
+    step = max(1, len(examples) // _FITTED_EXAMPLES)
+    examples, encoded, outputs = examples[::step], encoded[::step], outputs[::step]
+
+    def loss(temperature: float) -> float:
+        predictions = replace(task, temperature=temperature).decode_batch(encoded, outputs)
+        judged = [each for pair in zip(examples, predictions, strict=True) for each in task.confidences(*pair)]
+        sure, is_right = np.array(judged or [(0.5, True)]).T
+        return -float(np.log(np.where(is_right, sure, 1 - sure).clip(min=1e-6)).mean())
+
+    low, high = calibration.MIN_TEMPERATURE, calibration.MAX_TEMPERATURE
+    for _ in range(3):
+        temperatures = np.geomspace(low, high, 9).tolist()
+        best = min(range(9), key=lambda number: loss(temperatures[number]))
+        low, high = temperatures[max(0, best - 1)], temperatures[min(8, best + 1)]
+    return float(temperatures[best])
 
 
 def fit_span_temperature(

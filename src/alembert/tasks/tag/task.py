@@ -43,6 +43,7 @@ from alembert.tasks.tag.data import (
 from alembert.tasks.tag.decode import (
     TagDecoder,
     decode_pointer_spans,
+    fit_entity_temperature,
     fit_span_temperature,
     fit_word_temperature,
     to_entities,
@@ -325,7 +326,9 @@ class TagTask(Task[TagExample, TagPrediction]):
         """Fit the temperature of the words' probabilities, or of the spans'; the entities stay the same."""
         if self.settings.head == "span":
             return replace(self, temperature=fit_span_temperature(self, examples, encoded, outputs))
-        temperature = None if self._allows_several else fit_word_temperature(self, examples, encoded, outputs)
+        if self._allows_several:
+            return replace(self, temperature=fit_entity_temperature(self, examples, encoded, outputs))
+        temperature = fit_word_temperature(self, examples, encoded, outputs)
         return self if temperature is None else replace(self, temperature=temperature)
 
     # -- scores
