@@ -1,5 +1,7 @@
 """ONNX files with int8 numbers: near the exact ones, the same for a text whatever is beside it, small."""
 
+from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from alembert.compress.onnx import (
     quantise_rows,
     rank_products,
 )
+from alembert.compress.onnx_runtime import build_runtime_int8
 from alembert.data.windows import Row
 from alembert.hardware.runtimes import get_core, make_compile_settings
 from alembert.nn.heads import HeadSpec
@@ -73,8 +76,46 @@ def test_another_program_computes_the_same(model: Model, seen: dict[str, Activat
     assert np.corrcoef(compiled(build_bert_inputs([row]))["tag"].ravel(), ours.ravel())[0, 1] > 0.99
 
 
-def test_what_is_beside_a_row_does_not_change_it(model: Model, seen: dict[str, ActivationRange]) -> None:
-    graph = OnnxGraph(build_int8(model, list(HEADS), seen), threads=1, streams=1)
+VARIANTS = [
+    {"hidden_act": "relu"},
+    {"hidden_act": "gelu_new", "num_hidden_groups": 1},
+    {"hidden_act": "relu", "num_hidden_groups": 1},
+    {"position_embedding_type": "rotary", "layer_norm_position": "pre"},
+]
+
+
+@pytest.mark.parametrize("heads", [["tag", "first"], ["tag"], ["first"]], ids="-".join)
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+def test_the_form_for_onnx_runtime_has_the_numbers_of_the_standard_form(
+    variant: dict[str, Any], heads: list[str]
+) -> None:
+    model = small_model({name: HEADS[name] for name in heads}, **LARGER | variant)
+    ranges = collect_activation_ranges(model, heads, rows())
+    for kept in ({}, {"layer.0.inner"}, {"layer.1.outer"}, {"layer.0.out"}, {"layer.0.qkv"}):
+        seen = {name: each for name, each in ranges.items() if name not in kept}
+        fast, standard = build_runtime_int8(model, heads, seen), build_int8(model, heads, seen)
+        for head in heads:
+            expected = outputs(standard, head)
+            np.testing.assert_allclose(outputs(fast, head), expected, atol=0.02 * np.abs(expected).max())
+
+
+def test_the_form_for_onnx_runtime_has_fewer_steps() -> None:
+    model = small_model({"tag": HEADS["tag"]}, hidden_act="relu", **LARGER)
+    ranges = collect_activation_ranges(model, ["tag"], rows())
+    kinds, others = (
+        Counter(node.op_type for node in onnx.load_from_string(build(model, ["tag"], ranges)).graph.node)
+        for build in (build_runtime_int8, build_int8)
+    )
+    assert {kinds[name] for name in ("Relu", "Split", "DequantizeLinear")} == {0}
+    assert kinds["Mul"] == others["Mul"] - 4  # in each of the two layers the factors of values and of the inner states
+    assert kinds["MatMulIntegerToFloat"] == 2 * 6 + 1
+
+
+@pytest.mark.parametrize("build", [build_int8, build_runtime_int8])
+def test_what_is_beside_a_row_does_not_change_it(
+    build: Callable[..., bytes], model: Model, seen: dict[str, ActivationRange]
+) -> None:
+    graph = OnnxGraph(build(model, list(HEADS), seen), threads=1, streams=1)
     for together, row in zip(graph.infer(rows())["tag"], rows(), strict=True):
         np.testing.assert_allclose(together[: row.length], graph.infer([row])["tag"][0], atol=1e-5)
 

@@ -18,10 +18,10 @@ from typing import Any, Final
 from alembert import artifact, hardware
 from alembert.compress.card import ExportReport, TaskMeasurement, render_card
 from alembert.compress.formats import (
-    BUILDERS,
     FloatFallback,
     GraphBuilder,
     choose_format,
+    create_builder,
     describe_speeds,
     measure_format_speeds,
 )
@@ -129,7 +129,7 @@ def _build_graphs(
     heads, width = {part.head: part.facts for part in parts}, checkpoint.blueprint.config.hidden_size
     graphs = {}
     for form in formats:
-        builder: GraphBuilder = BUILDERS[form](checkpoint.model, list(heads), rows)
+        builder = create_builder(form, checkpoint.model, list(heads), rows, portable=settings.portable)
         builder.check()
         graph = builder.build_fp32() if settings.precision == "fp32" else builder.build_int8(())
         graphs[form] = ExportedGraph(builder.compile(graph), heads, width)
@@ -195,7 +195,8 @@ class _ExportRun:
 
     @cached_property
     def builder(self) -> GraphBuilder:
-        return BUILDERS[self.format](self.checkpoint.model, self.heads, self.rows)
+        portable = self.settings.portable
+        return create_builder(self.format, self.checkpoint.model, self.heads, self.rows, portable=portable)
 
     @cached_property
     def exact(self) -> Any:

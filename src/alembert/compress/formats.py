@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from alembert.compress import onnx, openvino
 from alembert.compress.onnx import build_onnx, check_onnx
+from alembert.compress.onnx_runtime import build_runtime_int8
 from alembert.compress.openvino import build_openvino
 from alembert.data.windows import Row
 from alembert.hardware.runtimes import import_onnxruntime, import_openvino
@@ -109,6 +110,8 @@ class OnnxBuilder:
     model: Model
     heads: Sequence[str]
     rows: Sequence[Row]
+    portable: bool = False
+    """Whether int8 is written in operations of the standard alone."""
 
     def check(self) -> None:
         """Refuse at once if ONNX or ONNX Runtime is not there, or if no file can hold the model."""
@@ -124,7 +127,8 @@ class OnnxBuilder:
 
     def build_int8(self, keep: Sequence[str]) -> bytes:
         rounded = {name: activations for name, activations in self._seen.items() if name not in keep}
-        return onnx.build_int8(self.model, self.heads, rounded)
+        build = onnx.build_int8 if self.portable else build_runtime_int8
+        return build(self.model, self.heads, rounded)
 
     def rank_products(self, graph: bytes) -> list[str]:
         return onnx.rank_products(self.model, self.heads, self._seen, _subsample(self.rows))
@@ -139,10 +143,11 @@ class OnnxBuilder:
         path.write_bytes(graph)
 
 
-BUILDERS: Final[dict[ExportFormat, type[OpenVinoBuilder] | type[OnnxBuilder]]] = {
-    "openvino": OpenVinoBuilder,
-    "onnx": OnnxBuilder,
-}
+def create_builder(
+    form: ExportFormat, model: Model, heads: Sequence[str], rows: Sequence[Row], *, portable: bool = False
+) -> GraphBuilder:
+    """Create the builder of a format; `portable`: of files that more runtimes than the usual one read."""
+    return OnnxBuilder(model, heads, rows, portable) if form == "onnx" else OpenVinoBuilder(model, heads, rows)
 
 
 def _subsample(rows: Sequence[Row]) -> Sequence[Row]:

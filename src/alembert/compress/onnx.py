@@ -2,7 +2,8 @@
 
 Inputs are those that programs have for a BERT: `input_ids`, `attention_mask` and `token_type_ids` (B, T), int64; texts and
 tokens may be any number. `network` describes the graph. It uses operations of 2021 (opset 17, IR 8), so that runtimes of
-many years read it; LayerNormalization is the newest of them, and attention and GELU are spelt out.
+many years read it; LayerNormalization is the newest of them, and attention and GELU are spelt out. `onnx_runtime` has the
+int8 form that is faster and for ONNX Runtime alone.
 
 For int8, rows of the task's text are run through the fp32 model, which shows how large the numbers get that each product
 multiplies with its weights (static quantisation): nothing has to be measured when the file is used, and the answer for a
@@ -81,6 +82,8 @@ class OnnxOperations:
     def __init__(self) -> None:
         self.has_features = False
         self.onnx = import_onnx()
+        self.domains = {"": OPSET}
+        """Version of the operations of each domain."""
         self.nodes: list[Any] = []
         self.initial: dict[str, Any] = {}
         self.outputs: list[Any] = []
@@ -105,12 +108,23 @@ class OnnxOperations:
             *(helper.make_tensor_value_info(name, types.FLOAT, None) for name in watched),
         ]
         initial = [self.onnx.numpy_helper.from_array(values, name) for name, values in self.initial.items()]
-        graph = helper.make_graph(self.nodes, "alembert", inputs, outputs, initial)
-        model = helper.make_model(
-            graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION, producer_name="alembert"
-        )
+        nodes, constants = self._used(watched)
+        initial = [value for value in initial if value.name in constants]
+        graph = helper.make_graph(nodes, "alembert", inputs, outputs, initial)
+        versions = [helper.make_opsetid(domain, self.domains[domain]) for domain in sorted(self.domains)]
+        model = helper.make_model(graph, opset_imports=versions, ir_version=IR_VERSION, producer_name="alembert")
         content: bytes = model.SerializeToString(deterministic=True)
         return content
+
+    def _used(self, watched: Collection[str]) -> tuple[list[Any], set[str]]:
+        """Return the nodes that outputs need, and the names of what they read."""
+        needed = {*watched, *(output.name for output in self.outputs)}
+        used = []
+        for node in reversed(self.nodes):
+            if not needed.isdisjoint(node.output):
+                needed.update(node.input)
+                used.append(node)
+        return used[::-1], needed
 
     def output(self, name: str, states: str, *, per_token: bool) -> None:
         """Make something an output of the graph."""
@@ -353,11 +367,15 @@ class QuantisedOnnxOperations(OnnxOperations):
         product = self._node("MatMul", rounded, weight_DC, name=name)
         return self.add(product, self.constant(f"{prefix}.bias", bias_C))
 
-    def _round(self, states: str, product: str, low: float, high: float) -> str:
-        """Round to equal steps from `low` to `high`, of which one is zero."""
+    def _steps(self, product: str, low: float, high: float) -> tuple[str, str]:
+        """Return the size of equal steps from `low` to `high`, and the number of the one that is zero."""
         step = max((high - low) / LEVELS, float(np.finfo(np.float32).tiny))
         scale = self._initial(f"{product}.scale", np.array(step, np.float32))
-        zero = self._initial(f"{product}.zero", np.array(round(-low / step), np.uint8))
+        return scale, self._initial(f"{product}.zero", np.array(round(-low / step), np.uint8))
+
+    def _round(self, states: str, product: str, low: float, high: float) -> str:
+        """Round to equal steps from `low` to `high`, of which one is zero."""
+        scale, zero = self._steps(product, low, high)
         return self._node("DequantizeLinear", self._node("QuantizeLinear", states, scale, zero), scale, zero)
 
     def rows(self, table: str, numbers: str) -> str:

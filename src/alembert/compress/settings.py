@@ -13,9 +13,11 @@ class ExportSettings:
     """How a checkpoint becomes an Export."""
 
     format: ExportFormat | None = None
-    """openvino or onnx (which other programs read, too); none: the one that is faster on this machine."""
+    """openvino or onnx; none: the one that is faster on this machine."""
     precision: ExportPrecision = "int8"
     """int8 (quantised) or fp32."""
+    portable: bool = False
+    """Write int8 ONNX files with operations of the standard alone, for other programs; ONNX Runtime runs them more slowly."""
     calibration_rows: int = 300
     """Maximum sequences to calibrate the quantisation on."""
     max_score_loss: float = 0.5
