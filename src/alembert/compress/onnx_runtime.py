@@ -17,8 +17,8 @@ ONNX Runtime also has MultiHeadAttention and SkipLayerNormalization; on CPUs bot
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
@@ -71,13 +71,13 @@ class RuntimeOnnxOperations(QuantisedOnnxOperations):
         rounded = self._node("QuantizeLinear", self._smooth(states, prefix, factor_D), scale, zero)
         whole_CD, weight_scale_C1 = quantise_rows(weight_CD * factor_D, MAX_WEIGHT)
         weight = self._initial(f"{prefix}.weight, int8", whole_CD.T)
-        return self._multiply(
-            _Product(rounded, scale, zero, weight, *self._own(name, weight_scale_C1[:, 0], bias_C)), name
-        )
+        own = self._own(name, weight_scale_C1[:, 0], bias_C)
+        return self._multiply(_Product(rounded=rounded, scale=scale, zero=zero, weight=weight, **own), name)
 
-    def _own(self, name: str, weight_scale_C: FloatArray, bias_C: FloatArray) -> tuple[str, str]:
+    def _own(self, name: str, weight_scale_C: FloatArray, bias_C: FloatArray) -> dict[str, str]:
         """Keep what a product multiplies and adds at its end: its own, also where layers share weights."""
-        return self._initial(f"{name}.weight, scale", weight_scale_C), self.constant(f"{name}.bias", bias_C)
+        scale, bias = self._initial(f"{name}.weight, scale", weight_scale_C), self.constant(f"{name}.bias", bias_C)
+        return {"weight_scale": scale, "bias": bias}
 
     def _multiply(self, product: _Product, name: str) -> str:
         inputs = (product.rounded, product.weight, product.scale, product.weight_scale, product.zero, "", product.bias)
@@ -101,14 +101,12 @@ class RuntimeOnnxOperations(QuantisedOnnxOperations):
             return super().split(states, sizes)
         names = (whole.weight, whole.weight_scale, whole.bias)
         parts = zip(*(np.split(self.initial[name], np.cumsum(sizes)[:-1], axis=-1) for name in names), strict=True)
-        return [self._part(whole, f"{states[1:]}.{number}", number, *part) for number, part in enumerate(parts)]
-
-    def _part(
-        self, whole: _Product, name: str, number: int, weight_DC: Any, scale_C: FloatArray, bias_C: FloatArray
-    ) -> str:
-        weight = self._initial(f"{whole.weight}.{number}", weight_DC)
-        own = self._own(name, scale_C, bias_C)
-        return self._multiply(_Product(whole.rounded, whole.scale, whole.zero, weight, *own), name)
+        values = []
+        for number, (weight_DC, scale_C, bias_C) in enumerate(parts):
+            name = f"{states[1:]}.{number}"
+            weight = self._initial(f"{whole.weight}.{number}", weight_DC)
+            values.append(self._multiply(replace(whole, weight=weight, **self._own(name, scale_C, bias_C)), name))
+        return values
 
     # -- what values are made of
 
