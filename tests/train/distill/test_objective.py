@@ -14,6 +14,7 @@ from alembert.corpus.readers.contract import ReadOptions
 from alembert.corpus.shards import Shards
 from alembert.data.feed import Cursor
 from alembert.errors import BadFile, BadSetting, FolderBusy
+from alembert.hardware import check_dtype
 from alembert.nn.config import EncoderConfig
 from alembert.nn.dropout import DropoutSeed
 from alembert.nn.heads import HeadSpec
@@ -122,6 +123,27 @@ def test_a_student_equal_to_its_teacher_has_no_loss(tagging: TaskObjective, toke
     assert {name: value / totals(micro)[name] for name, value in sums.items()} == pytest.approx(
         dict.fromkeys(EVERYTHING.chosen(), 0.0), abs=1e-4
     )
+
+
+def test_a_teacher_in_half_precision_gives_nearly_the_same_answers(
+    tagging: TaskObjective, tokenizer: Tokenizer
+) -> None:
+    try:
+        check_dtype("bfloat16")
+    except BadSetting as error:
+        pytest.skip(str(error))
+    model = model_of(config(tokenizer), {tagging.head: tagging.spec}, 1)
+    micro = tagging.collate(tagging.sample(Cursor(), 1, 0.0)[0][0])
+    full, half = (
+        Teacher(model, tagging.task, tagging.head, half=precision)
+        .forward(micro.batch, TeacherRequest(answers=True), micro.targets[tagging.name])
+        .answers_PC
+        for precision in (None, "bfloat16")
+    )
+    assert full is not None
+    assert half is not None
+    assert not torch.equal(full, half)
+    assert torch.allclose(full.float(), half.float(), atol=0.1)
 
 
 def test_the_loss_is_the_weighted_sum_of_means(tagging: TaskObjective, tokenizer: Tokenizer) -> None:

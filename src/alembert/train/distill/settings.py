@@ -151,6 +151,8 @@ class DistillSettings:
     """The prediction stage, which distils predictions."""
     cache: TeacherCacheSettings = field(default_factory=TeacherCacheSettings)
     """Cache of the teacher's outputs."""
+    teacher_precision: Literal["auto", "float32", "bfloat16"] = "float32"
+    """Precision of the teacher's matrix products; auto: the fastest on this machine, as for the student."""
 
     def __post_init__(self) -> None:
         if self.max_texts < 1:

@@ -53,6 +53,7 @@ from alembert.train.finetune.seeds import (
     without_training_heads,
 )
 from alembert.train.finetune.subvocabulary import VocabularySubset
+from alembert.train.gradients import choose_half_precision
 from alembert.train.run import RunContext
 from alembert.train.training_run import STATE_FOLDER, TrainingRun
 
@@ -207,7 +208,12 @@ class TaskDistillation:
     # -- the teacher
 
     def _open_teacher(self, stage: StageSettings) -> Teacher:
-        return Teacher(self._teacher_model, self._part.task, self._teacher_head, stage.imitation)
+        return Teacher(self._teacher_model, self._part.task, self._teacher_head, stage.imitation, self._teacher_half)
+
+    @property
+    def _teacher_half(self) -> str | None:
+        device = self.processes.device(self.context.device)
+        return choose_half_precision(self.settings.teacher_precision, device.type)
 
     @cached_property
     def _teacher_model(self) -> Model:
@@ -277,6 +283,7 @@ class TaskDistillation:
             "imitation": as_table(stage.imitation),
             "head": self._teacher_head,  # one of several, which all read the same rows
             "task": self._part.task.to_table(),
+            **({"half": half} if (half := self._teacher_half) else {}),
         }
         return hash_contents(self._teacher_rows, self._teacher_vocabulary.ids_K, Path(self.job.teacher), about)
 

@@ -21,6 +21,7 @@ from alembert.nn.model import Model
 from alembert.tasks.runtime.torch import TaskBatch
 from alembert.tasks.settings import DistillLossSettings
 from alembert.tasks.task import AnyTask
+from alembert.train.gradients import autocast
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,8 @@ class Teacher:
     task: AnyTask | None = None
     head: str | None = None
     settings: DistillLossSettings = field(default_factory=DistillLossSettings)
+    half: str | None = None
+    """Narrow type of its matrix products; none: float32, also where the student is computed in half precision."""
 
     def __post_init__(self) -> None:
         self.model.eval().requires_grad_(False)
@@ -122,8 +125,9 @@ class Teacher:
         attention = None if self.task is None else self.task.attention_pattern
         heads = [self.head] if request.answers and self.head else []
         places = None if target is None else target.positions
-        # In float32 also where the student is computed in half precision: what is on the disk is that, too.
-        with torch.no_grad(), torch.autocast(batch.ids_N.device.type, enabled=False):
+        device = batch.ids_N.device
+        products = autocast(device, self.half) if self.half else torch.autocast(device.type, enabled=False)
+        with torch.no_grad(), products:
             outputs = self.model(batch, heads, positions_P=places, only=watch is None, attention=attention, trace=watch)
             answers = self._answers(outputs, target) if heads else None
         return TeacherOutputs(request, self.config, _concatenate_outputs(watch, request, len(batch.ids_N)), answers)
