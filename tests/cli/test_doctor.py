@@ -15,8 +15,7 @@ from rich.console import Console
 from alembert import hardware
 from alembert.cli import run
 from alembert.cli.doctor import print_report
-from alembert.hardware.cpu import Cpu
-from alembert.hardware.environment import ISA_VARIABLE, OWN_VARIABLES
+from alembert.hardware.environment import ISA_VARIABLE, OWN_VARIABLES, Cpu
 from alembert.hardware.report import build_doctor_report, torch_build
 from alembert.hardware.trials import Prober
 

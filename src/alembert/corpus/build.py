@@ -45,7 +45,7 @@ from alembert.text.gazetteer import Gazetteer
 from alembert.text.lexicon import read_word_list
 from alembert.text.lexicon_cache import LexiconFile, OpenedLexicons, StopLists, open_lexicons
 from alembert.text.stop_words import STOP_WORDS
-from alembert.workers import processes
+from alembert.workers import pool
 
 _MAX_TERMS_NAMED: Final = 3
 
@@ -117,12 +117,12 @@ class _LocalExecutor:
     def stage(self, staging: StagingJob, on_progress: Callable[[Progress], None]) -> None:
         scheduler = ChunkScheduler(staging.files, staging.done)
         job = partial(stage_chunks, scheduler, staging.stage, staging.processor, staging.settings)
-        processes.run_processes(job, self.workers, lambda: on_progress(scheduler.progress()))
+        pool.run_processes(job, self.workers, lambda: on_progress(scheduler.progress()))
 
     def write(self, parts: Sequence[CorpusPart], on_progress: Callable[[Progress], None]) -> None:
-        counter = processes.get_context().Value("q", 0)
+        counter = pool.get_context().Value("q", 0)
         job = partial(write_parts, parts, counter)
-        processes.run_processes(job, self.workers, lambda: on_progress(Progress("writing", counter.value, len(parts))))
+        pool.run_processes(job, self.workers, lambda: on_progress(Progress("writing", counter.value, len(parts))))
 
 
 def build(
@@ -143,7 +143,7 @@ def build(
     """
     lexicon_files, settings = lexicon_files or LexiconFiles(), settings or BuildSettings()
     _check(inputs, lexicon_files, settings)
-    executor_factory = executor_factory or partial(local_executor, workers or processes.default_workers())
+    executor_factory = executor_factory or partial(local_executor, workers or pool.default_workers())
     with fetch_inputs(inputs, out, on_progress) as local:
         files = list_input_files(local.paths, out=out, get_display_name=local.get_display_name, format=settings.format)
         _refuse_streams(files.paths)

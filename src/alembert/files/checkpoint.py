@@ -25,7 +25,7 @@ from torch import Tensor
 
 from alembert import artifact, hardware
 from alembert.artifact import shortlist
-from alembert.artifact.json_files import read_json, refuse_malformed
+from alembert.artifact.disk import read_json, refuse_malformed
 from alembert.errors import BadFile, BadSetting, UnsupportedTokenizer
 from alembert.files import weights as stored_weights
 from alembert.files.card import build_model_card

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from alembert.extras import EXTRAS
-from alembert.hardware import cache
+from alembert.hardware import environment
 from alembert.hardware.capabilities import Capabilities
-from alembert.hardware.cpu import installed_version
-from alembert.hardware.environment import list_variables, make_cache_key
+from alembert.hardware.environment import installed_version, list_variables, make_cache_key
 from alembert.hardware.torch_settings import allowed_cpus, cpu_quota, physical_cores
 
 # Library -> what it is for.
@@ -113,5 +112,5 @@ def _describe_outcome(capabilities: Capabilities, index: int) -> str:
 
 
 def _cache(capabilities: Capabilities) -> dict[str, Any]:
-    file = cache.get_cache_file(make_cache_key(capabilities.cpu))
+    file = environment.get_cache_file(make_cache_key(capabilities.cpu))
     return {"file": str(file), "written": file.is_file()}

@@ -31,7 +31,7 @@ import numpy.typing as npt
 from numpy.lib import format as npy
 
 from alembert import artifact
-from alembert.artifact.json_files import parse_json, to_json_bytes
+from alembert.artifact.disk import parse_json, to_json_bytes
 from alembert.errors import BadFile
 from alembert.infer.stream_job import json_line
 

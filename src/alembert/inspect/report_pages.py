@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from alembert.artifact import atomic_write
-from alembert.artifact.json_files import to_json_bytes
+from alembert.artifact.disk import to_json_bytes
 from alembert.charts import (
     WIDTH,
     Chart,

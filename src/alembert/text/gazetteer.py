@@ -4,7 +4,7 @@ In: lexicons (`lexicon`), then texts. Out: `TermMatch(start, end, label, concept
 The leftmost match wins, then the longest; where two lexicons have the same term, the first lexicon, unless the lexicons are
 looked up apart. Terms are matched between word borders, except Chinese and Japanese ones, which have none.
 
-The trade-off: a trie over hashed words (`trie`, `wordhash`) instead of an automaton over characters. It needs no
+The trade-off: a trie over hashed words (`term_tables`, `wordhash`) instead of an automaton over characters. It needs no
 further dependency, handles word borders and hyphen, plural and Greek spellings by construction, and is several times
 faster (docs/lab/lexicons.md has the figures); in return a term is found only as whole words.
 """

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alembert.text.lexicon import CASE_EXACT, Lexicon, choose_case_rule, list_spellings, strip_hyphens
-from alembert.text.term_tables import MAX_SPELLINGS, GazetteerTables, StringTable, TermTable, TrieEntries
-from alembert.text.trie import Trie
+from alembert.text.term_tables import MAX_SPELLINGS, GazetteerTables, StringTable, TermTable, Trie, TrieEntries
 from alembert.text.wordhash import HYPHENS, IndexArray, fold_case, hash_words
 
 _LONGEST_NUMBER = 12

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, fields
 from typing import Any, Final
 
-from alembert.artifact.json_files import check_text, refuse_malformed
+from alembert.artifact.disk import check_text, refuse_malformed
 from alembert.errors import BadFile
 from alembert.files.family import EXTRA_KEY, Blueprint, Names
 from alembert.nn.config import EncoderConfig, suggest

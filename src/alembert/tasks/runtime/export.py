@@ -16,8 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from alembert.data.batching import batch_by_padded_tokens, map_in_threads
-from alembert.data.token_features import stack_features
-from alembert.data.windows import Row
+from alembert.data.windows import Row, stack_features
 from alembert.errors import BadFile, BadSetting
 from alembert.hardware.torch_settings import choose_threads
 from alembert.tasks.runtime import HeadRunner, Outputs, check_finite

@@ -1,6 +1,6 @@
 """Entities of the task `tag`, from ranges of words with scores; numpy alone.
 
-Spans are read from the vectors of a span head (`alembert.nn.pointer`). The table of all pairs is made in strips of first tokens, so that memory grows with the length of the row, not its
+Spans are read from the vectors of a span head (`alembert.nn.tag_outputs`). The table of all pairs is made in strips of first tokens, so that memory grows with the length of the row, not its
 square, and with `longest` not even the time does. Temperatures are fitted on development data: of the words'
 probabilities, of whole paths, or of spans.
 """

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from alembert.artifact import Draft, atomic_write
-from alembert.artifact.json_files import to_json_bytes
+from alembert.artifact.disk import to_json_bytes
 from alembert.errors import BadSetting
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.surgery import with_heads, with_token_features

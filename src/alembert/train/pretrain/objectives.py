@@ -23,7 +23,7 @@ from alembert.corpus.shards import ENTITY_END, ENTITY_START, IN_ENTITY
 from alembert.data.masking import MaskSettings, choose_positions, corrupt
 from alembert.data.sequences import Instance
 from alembert.nn.heads import HeadSpec
-from alembert.nn.projection import vocabulary_loss
+from alembert.nn.vocabulary_output import vocabulary_loss
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, fields
 from typing import Final, Literal
 
 from alembert.data.feed import SequenceSpec
-from alembert.data.masking import MaskSettings
-from alembert.data.replacing import SwapSettings
+from alembert.data.masking import MaskSettings, SwapSettings
 from alembert.errors import BadSetting
 from alembert.train.settings import EvaluationSettings, RunSettings, check_share
 
