@@ -24,8 +24,7 @@ from alembert.api.documents import (
     to_path,
 )
 from alembert.api.inference import resolve_model_folder
-from alembert.errors import BadSetting, UserError
-from alembert.extras import require_training
+from alembert.errors import BadSetting, UserError, require_training
 from alembert.hub import find_folder, is_hub_id
 from alembert.settings import drop_none
 from alembert.terminal import note

@@ -3,7 +3,7 @@
 A build has three phases. It may be killed at any point and resumes where it stopped:
 
 1. Worker processes read the inputs, split them into chunks, and clean, annotate and stage each chunk (`chunks`,
-   `staging`).
+   `chunks`).
 2. One process decides over all documents: superseded and deleted citations, exact and near duplicates (`decide`).
 3. Worker processes write the remaining documents to the final parts; a chunk that loses none is only renamed.
 
@@ -30,21 +30,19 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from alembert import artifact
-from alembert.corpus.chunks import ChunkProcessor
+from alembert.corpus.chunks import ChunkProcessor, ChunkStore
 from alembert.corpus.decide import KEPT, ChunkId, Decisions, decide, read_set_aside, sum_counts
 from alembert.corpus.fetch import check_inputs, fetch_inputs
 from alembert.corpus.inputs import InputFile, check_paths_exist, list_input_files
 from alembert.corpus.jobs import ChunkScheduler, CorpusPart, Progress, stage_chunks, write_parts
 from alembert.corpus.readers.encoding import resolve_encoding
 from alembert.corpus.settings import BuildSettings
-from alembert.corpus.staging import ChunkStore
 from alembert.corpus.store import KIND, PARTS_FOLDER, PYARROW_PURPOSE, SET_ASIDE_FILE
-from alembert.errors import BadFile, BadSetting
-from alembert.extras import require
+from alembert.errors import BadFile, BadSetting, require
 from alembert.text.gazetteer import Gazetteer
 from alembert.text.lexicon import read_word_list
 from alembert.text.lexicon_cache import LexiconFile, OpenedLexicons, StopLists, open_lexicons
-from alembert.text.stop_words import STOP_WORDS
+from alembert.text.lexicon_compiler import STOP_WORDS
 from alembert.workers import pool
 
 _MAX_TERMS_NAMED: Final = 3

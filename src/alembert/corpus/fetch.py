@@ -41,8 +41,7 @@ from alembert.corpus.object_store import (
     list_objects,
     make_not_found_error,
 )
-from alembert.errors import BadFile, BadInput
-from alembert.extras import require
+from alembert.errors import BadFile, BadInput, require
 from alembert.workers import pool
 
 CACHE_FOLDER: Final = ".alembert-cache"

@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from alembert import artifact
-from alembert.corpus.chunks import ChunkProcessor
+from alembert.corpus.chunks import ChunkProcessor, ChunkStore, split_into_chunks
 from alembert.corpus.decide import KEPT, Decisions
 from alembert.corpus.inputs import InputFile, InputReader, count_bytes, try_detect_format
 from alembert.corpus.readers.source import readable_name
 from alembert.corpus.settings import BuildSettings
-from alembert.corpus.staging import ChunkStore, split_into_chunks
 from alembert.corpus.store import to_bytes
 from alembert.workers import pool
 

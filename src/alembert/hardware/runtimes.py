@@ -25,8 +25,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from alembert.errors import BadFile
-from alembert.extras import require
+from alembert.errors import BadFile, require
 from alembert.hardware import environment
 from alembert.hardware.environment import ISA_VARIABLE
 

@@ -34,7 +34,7 @@ from alembert.inspect.reports import (
     evaluation_sentences,
     evaluation_tables,
 )
-from alembert.tasks.confidence import ConfidenceCurve
+from alembert.tasks.metrics.calibration import ConfidenceCurve
 
 
 def write_comparison(comparison: ComparisonReport, folder: str | Path) -> list[Path]:

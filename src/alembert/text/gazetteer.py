@@ -20,8 +20,7 @@ import numpy as np
 
 from alembert.errors import BadSetting
 from alembert.text.lexicon import CASE_FREE, MAX_TERM_LENGTH, Lexicon, case_agrees, pause_garbage_collection
-from alembert.text.lexicon_compiler import GazetteerCounts, StopFilter, compile_lexicons
-from alembert.text.stop_words import STOP_WORDS
+from alembert.text.lexicon_compiler import STOP_WORDS, GazetteerCounts, StopFilter, compile_lexicons
 from alembert.text.term_tables import EntryReader, GazetteerTables, UnmatchedTerms
 from alembert.text.wordhash import WINDOW, find_split_point, hash_words
 

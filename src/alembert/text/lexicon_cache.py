@@ -38,8 +38,7 @@ from alembert.errors import BadFile
 from alembert.hardware.environment import get_cache_folder
 from alembert.text.gazetteer import Gazetteer
 from alembert.text.lexicon import BadLexiconRow, BadLexiconRows, Lexicon, is_named_csv, read_lexicon
-from alembert.text.lexicon_compiler import GazetteerCounts
-from alembert.text.stop_words import STOP_WORDS
+from alembert.text.lexicon_compiler import STOP_WORDS, GazetteerCounts
 from alembert.text.term_tables import GazetteerTables
 
 LARGEST: Final = 1 << 31

@@ -23,8 +23,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Final, Generic, TypeVar
 
-from alembert.errors import BadSetting, Interrupted, UserError
-from alembert.extras import require
+from alembert.errors import BadSetting, Interrupted, UserError, require
 from alembert.workers import pool
 from alembert.workers.pool import OrderedPool, WorkerLost
 

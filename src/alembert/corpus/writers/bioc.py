@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from alembert.corpus.document import Document, Entity, Relation, StringPairs
-from alembert.corpus.writers.contract import ConversionLosses, join_concepts
+from alembert.corpus.writers import ConversionLosses, join_concepts
 
 _WIDEST_GAP = 1000
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from alembert.corpus.document import Document, Entity, Relation
+from alembert.corpus.writers import ConversionLosses, OutputTarget, list_all_relations, open_output
 from alembert.corpus.writers.bioc import (
     BioCOutputPassage,
     document_infons,
@@ -14,7 +15,6 @@ from alembert.corpus.writers.bioc import (
     relation_infons,
     split_into_passages,
 )
-from alembert.corpus.writers.contract import ConversionLosses, OutputTarget, list_all_relations, open_output
 
 
 def write(documents: Iterable[Document], target: OutputTarget) -> ConversionLosses:

@@ -13,6 +13,7 @@ from typing import Any
 from lxml import etree
 
 from alembert.corpus.document import Document, Entity
+from alembert.corpus.writers import ConversionLosses, OutputTarget, list_all_relations, open_output
 from alembert.corpus.writers.bioc import (
     BioCOutputPassage,
     document_infons,
@@ -20,7 +21,6 @@ from alembert.corpus.writers.bioc import (
     relation_infons,
     split_into_passages,
 )
-from alembert.corpus.writers.contract import ConversionLosses, OutputTarget, list_all_relations, open_output
 
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _START = b"""<?xml version="1.0" encoding="UTF-8"?>

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 
 from alembert.corpus.document import Document, to_record
-from alembert.corpus.writers.contract import ConversionLosses, OutputTarget, open_output
+from alembert.corpus.writers import ConversionLosses, OutputTarget, open_output
 
 
 def write(documents: Iterable[Document], target: OutputTarget) -> ConversionLosses:

@@ -11,8 +11,8 @@ from itertools import islice
 from typing import Any
 
 from alembert.corpus.document import Document, to_record
-from alembert.corpus.writers.contract import ConversionLosses, OutputTarget, open_output
-from alembert.extras import require
+from alembert.corpus.writers import ConversionLosses, OutputTarget, open_output
+from alembert.errors import require
 
 _GROUP = 1000
 

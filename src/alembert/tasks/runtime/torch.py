@@ -26,7 +26,7 @@ from alembert.nn.batch import Batch
 from alembert.nn.heads import HeadSpec
 from alembert.nn.kv_cache import KVCache, Prefill
 from alembert.nn.model import Model
-from alembert.tasks.decoding.search import Logits
+from alembert.tasks.generate.decoding import Logits
 from alembert.tasks.runtime import HeadRunner, Outputs, check_finite
 
 Result = TypeVar("Result")
