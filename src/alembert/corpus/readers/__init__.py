@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Final, Protocol, cast
+from typing import BinaryIO, Final, cast
 
 from alembert.corpus.readers.brat import NOT_BRAT_REASON, has_annotations, has_partner
 from alembert.corpus.readers.conll import detect_layout_from_head
@@ -32,6 +32,7 @@ class FormatSpec:
     """Where the reader of a format is, and how its files are recognised."""
 
     module: str
+    function: str = "read"
     start: str = ""
     """How a text in this format begins, as a regular expression."""
     xml_root: str = ""
@@ -42,26 +43,25 @@ class FormatSpec:
 
 _JSON: Final = r"[\[{]\s*[\[{\"\]}]"
 FORMATS: Final = {
-    "bioc-json": FormatSpec("bioc_json", rf'(?={_JSON})(?s:.*?)(?<!\\)"(?:documents|PubTator3|passages)"\s*:\s*\['),
-    "bioc-xml": FormatSpec("bioc_xml", xml_root=r"<collection[\s>]|<!DOCTYPE collection|<document[\s>]"),
+    "bioc-json": FormatSpec(
+        "bioc", "read_json", rf'(?={_JSON})(?s:.*?)(?<!\\)"(?:documents|PubTator3|passages)"\s*:\s*\['
+    ),
+    "bioc-xml": FormatSpec("bioc", "read_xml", xml_root=r"<collection[\s>]|<!DOCTYPE collection|<document[\s>]"),
     "brat": FormatSpec("brat"),
     "conll": FormatSpec("conll"),
     "jats": FormatSpec("jats", xml_root=r"<(article|pmc-articleset)[\s>]"),
-    "jsonl": FormatSpec("jsonlines", _JSON, suffixes=(".jsonl", ".json")),
-    "medline": FormatSpec("medline", xml_root=r"<(PubmedArticle|PubmedBookArticle|DeleteCitation)"),
-    "nbib": FormatSpec("nbib", r"PMID- *\d+\s*\n", suffixes=(".nbib",)),
+    "jsonl": FormatSpec("jsonlines", start=_JSON, suffixes=(".jsonl", ".json")),
+    "medline": FormatSpec("medline", "read_xml", xml_root=r"<(PubmedArticle|PubmedBookArticle|DeleteCitation)"),
+    "nbib": FormatSpec("medline", "read_nbib", r"PMID- *\d+\s*\n", suffixes=(".nbib",)),
     "parquet": FormatSpec("parquet"),
-    "pubtator": FormatSpec("pubtator", r"[^|\t\n]+\|t\|"),
+    "pubtator": FormatSpec("pubtator", start=r"[^|\t\n]+\|t\|"),
     "table": FormatSpec("table", suffixes=(".csv", ".tsv", ".tab")),
     "text": FormatSpec("plain"),
 }
 """The formats that are read; of several that begin alike, the first is taken."""
 
 
-class FormatReader(Protocol):
-    """A module that reads one format."""
-
-    def read(self, source: SourceFile, options: ReadOptions) -> Iterator[Item]: ...
+FormatReader = Callable[[SourceFile, ReadOptions], Iterator[Item]]
 
 
 def read(
@@ -99,7 +99,8 @@ def detect_file_format(origin: str | Path | BinaryIO) -> str:
 def _reader(name: str) -> FormatReader:
     if name not in FORMATS:
         raise BadSetting(f"`format` is {name!r}, which no reader has. Use one of {', '.join(FORMATS)}.")
-    return cast(FormatReader, importlib.import_module(f"alembert.corpus.readers.{FORMATS[name].module}"))
+    spec = FORMATS[name]
+    return cast(FormatReader, getattr(importlib.import_module(f"alembert.corpus.readers.{spec.module}"), spec.function))
 
 
 def _items(source: SourceFile, options: ReadOptions, reader: FormatReader | None) -> Iterator[Item]:
@@ -108,7 +109,7 @@ def _items(source: SourceFile, options: ReadOptions, reader: FormatReader | None
             yield source.set_aside("the file is empty", kind="file")
         else:
             reader = reader or _reader(sniff_format(source))
-            yield from reader.read(source, options)
+            yield from reader(source, options)
     except DamagedFile as damage:
         after = "" if source.position == "file" else "after "
         yield source.set_aside(str(damage), position=after + source.position, kind="file")

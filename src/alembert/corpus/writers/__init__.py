@@ -9,10 +9,10 @@ from __future__ import annotations
 import gzip
 import importlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, Protocol, cast
+from typing import BinaryIO, cast
 
 from alembert.corpus.document import Document, Entity, Relation, Span
 from alembert.corpus.readers.mentions import split_concepts
@@ -86,22 +86,20 @@ def count_unsupported_attributes(owner: Entity | Relation, losses: ConversionLos
 
 
 FORMATS = {
-    "bioc-json": "bioc_json",
-    "bioc-xml": "bioc_xml",
-    "brat": "brat",
-    "conll": "conll",
-    "jsonl": "jsonlines",
-    "label-studio": "label_studio",
-    "parquet": "parquet",
-    "pubtator": "pubtator",
+    "bioc-json": ("bioc", "write_json"),
+    "bioc-xml": ("bioc", "write_xml"),
+    "brat": ("brat", "write"),
+    "conll": ("conll", "write"),
+    "jsonl": ("records", "write_jsonl"),
+    "label-studio": ("label_studio", "write"),
+    "parquet": ("records", "write_parquet"),
+    "pubtator": ("pubtator", "write"),
 }
+"""Format -> module and function."""
 __all__ = ["FORMATS", "ConversionLosses", "write"]
 
 
-class FormatWriter(Protocol):
-    """A module that writes one format."""
-
-    def write(self, documents: Iterable[Document], target: OutputTarget) -> ConversionLosses: ...
+FormatWriter = Callable[[Iterable[Document], OutputTarget], ConversionLosses]
 
 
 def write(
@@ -112,5 +110,6 @@ def write(
     """Write documents in a format; return what it cannot hold, counted by reason."""
     if format not in FORMATS:
         raise BadSetting(f"`format` is {format!r}, which no writer has. Use one of {', '.join(FORMATS)}.")
-    module = importlib.import_module(f"alembert.corpus.writers.{FORMATS[format]}")
-    return cast(FormatWriter, module).write(documents, Path(target) if isinstance(target, str) else target)
+    module, function = FORMATS[format]
+    writer: FormatWriter = getattr(importlib.import_module(f"alembert.corpus.writers.{module}"), function)
+    return writer(documents, Path(target) if isinstance(target, str) else target)
