@@ -91,8 +91,8 @@ def _sample_tokenizer():
 def exported(checkpoint: Path, out: Path, rows: int, form: str | None = None) -> Path:
     """Export to int8, calibrated on sentences of other abstracts than those that are measured."""
     import alembert
+    from alembert.compress import ExportSettings
     from alembert.compress.export import ExportData, export
-    from alembert.compress.settings import ExportSettings
     from alembert.infer.speed import measure_speeds
     from alembert.tasks.tag.task import TagTask
 

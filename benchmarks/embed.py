@@ -24,8 +24,7 @@ from harness import SHARED, best, chunks, parser, timed
 
 from alembert.infer.embed import EncodeSettings, encode
 from alembert.infer.embedder import EmbeddedTexts, Embedder, ModelOrigin
-from alembert.infer.index import VectorIndex
-from alembert.infer.search import find_nearest
+from alembert.infer.index import VectorIndex, find_nearest
 from alembert.tasks.compare.pooling import Pooling
 from alembert.tasks.example import Coverage
 

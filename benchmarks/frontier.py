@@ -203,7 +203,7 @@ def score(tagger: Tagger, sentences: Sequence[Sentence], types: Sequence[str]) -
 
 
 def scores_of(sentences: Sequence[Sentence], answers: Answers, types: Sequence[str]) -> dict[str, float]:
-    from alembert.tasks.metrics.bootstrap import bootstrap_interval
+    from alembert.tasks.metrics import bootstrap_interval
     from alembert.tasks.metrics.spans import f1_measure, span_counts, span_scores
 
     gold = [sentence.entities(types) for sentence in sentences]

@@ -138,7 +138,7 @@ class Lesson:
         return MicroBatch(batch, "bidirectional", {"masked_lm": target}, tokens_read=len(flat))
 
     def loss(self, model, micro, totals, noise):
-        from alembert.nn.projection import vocabulary_loss
+        from alembert.nn.vocabulary_output import vocabulary_loss
 
         target = micro.targets["masked_lm"]
         logits = model(micro.batch, predicted_P=target.places, only=True, noise=noise)["masked_lm"]

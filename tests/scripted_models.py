@@ -9,7 +9,7 @@ from typing import Any
 from alembert.infer.engines import ModelSize
 from alembert.infer.task_model import ModelTask, TaskExamples, TaskModel
 from alembert.tasks.classify.data import ClassifySettings
-from alembert.tasks.classify.decode import ClassifyAnswer, ClassifyPrediction
+from alembert.tasks.classify.scores import ClassifyAnswer, ClassifyPrediction
 from alembert.tasks.classify.task import ClassifyTask
 from alembert.tasks.files import SavedTask
 from alembert.tasks.tag.data import PredictedEntity, TagPrediction, TagSettings

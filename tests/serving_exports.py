@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from alembert.compress import ExportSettings
 from alembert.compress.export import export
-from alembert.compress.settings import ExportSettings
 from alembert.files import checkpoint as checkpoints
 from shared_folders import SharedFolders
 from small_checkpoints import fine_tuned

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from alembert import sample
-from alembert.tasks.decoding.search import DecodeSettings
+from alembert.tasks.generate.decoding import DecodeSettings
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import Vocabulary
 

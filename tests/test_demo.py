@@ -12,8 +12,7 @@ from alembert import sample
 from alembert.corpus.document import Document, Entity, Section
 from alembert.demo import DemoFolders, DemoStep, abstracts, format_command
 from alembert.demo.abstracts import AbstractsReport, annotate_abstracts
-from alembert.demo.abstracts_page import OPEN_ABSTRACTS, render_abstracts
-from alembert.demo.page import SHOWN_DOCUMENTS, render_demo_page
+from alembert.demo.page import OPEN_ABSTRACTS, SHOWN_DOCUMENTS, render_abstracts, render_demo_page
 from alembert.infer.annotate_chunks import write_part
 from alembert.infer.annotate_pipeline import Pipeline
 from alembert.infer.engines import ModelSize
@@ -21,7 +20,7 @@ from alembert.infer.speed import Speed
 from alembert.inspect.comparison import ComparisonReport, ModelSummary
 from alembert.inspect.reports import comparison_sentences, model_table
 from alembert.models import ShippedModel
-from alembert.tasks.metrics.bootstrap import Interval
+from alembert.tasks.metrics import Interval
 from alembert.train.runlog import RunLog
 from finding_models import finder
 from page_checks import check_page

@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
+from alembert.compress import ExportSettings
 from alembert.compress.export import export
-from alembert.compress.settings import ExportSettings
-from alembert.errors import MissingExtra
-from alembert.extras import EXTRAS, require
+from alembert.errors import EXTRAS, MissingExtra, require
 from alembert.files import checkpoint as checkpoints
 from small_checkpoints import fine_tuned
 

@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parent.parent / "src" / "alembert"
-EVERYONE = {"errors", "extras", "artifact", "hardware", "settings", "html", "charts", "hub"}
+EVERYONE = {"errors", "artifact", "hardware", "settings", "html", "charts", "hub"}
 MAY_IMPORT = {
     "errors": set(),
-    "extras": {"errors"},
     "artifact": {"errors", "settings"},
-    "hardware": {"errors", "extras", "artifact"},
+    "hardware": {"errors", "artifact"},
     "sample": EVERYONE,
     "text": EVERYONE,
     "workers": EVERYONE,
@@ -23,7 +22,7 @@ MAY_IMPORT = {
     "settings": {"errors"},
     "html": set(),
     "charts": {"html"},
-    "hub": {"errors", "extras", "models"},
+    "hub": {"errors", "models"},
     "models": set(),
     "data": EVERYONE | {"text", "corpus"},
     "tasks": EVERYONE | {"nn", "data", "text", "corpus"},
@@ -36,7 +35,6 @@ MAY_IMPORT = {
 }
 NO_TORCH = {
     "errors",
-    "extras",
     "artifact",
     "settings",
     "html",

@@ -13,13 +13,6 @@ SHORTEST = 60
 SHORT_FOLDERS = {"cli", "corpus/readers", "corpus/writers", "files/families", "inspect/errors"}
 """Folders with a module for each command, format, family or task, however short it is."""
 SHORT: dict[str, str] = {
-    "compress/settings.py": "settings load without torch",
-    "errors.py": "imported by every package, and imports none",
-    "extras.py": "asked before optional packages are imported, and imports errors alone",
-    "tasks/classify/losses.py": "an aspect of a task has a module, and losses need torch",
-    "tasks/compare/losses.py": "an aspect of a task has a module, and losses need torch",
-    "tasks/rewriting.py": "the base class of what tasks add to augmentation, which none of them can hold",
-    "train/augment/settings.py": "settings load without torch",
     "train/finetune/data_reports.py": "shared by fine-tuning and distillation",
 }
 """Short modules that are not a part of another one, with the reason."""

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alembert.compress.settings import ExportSettings
+from alembert.compress import ExportSettings
 from alembert.errors import BadFile, BadSetting
 from alembert.settings import (
     OLD_KEYS,
@@ -26,9 +26,9 @@ from alembert.settings import (
     to_toml,
 )
 from alembert.tasks import TASKS
-from alembert.tasks.decoding.search import DecodeSettings
+from alembert.tasks.generate.decoding import DecodeSettings
 from alembert.tasks.task import get_task_class
-from alembert.train.augment.settings import AugmentSettings
+from alembert.train.augment import AugmentSettings
 from alembert.train.distill.settings import DistillSettings, StageLossWeights
 from alembert.train.finetune.settings import FinetuneSettings
 from alembert.train.pretrain.settings import SequenceSettings

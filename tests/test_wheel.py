@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from alembert.compress import ExportSettings
 from alembert.compress.export import export
-from alembert.compress.settings import ExportSettings
 from alembert.files import checkpoint as checkpoints
 from bare_environment import (
     ROOT,

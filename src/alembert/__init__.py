@@ -180,7 +180,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'alembert' has no attribute {name!r}")
     if name in ("Checkpoint", "open"):
-        from alembert.extras import TRAINING, require
+        from alembert.errors import TRAINING, require
 
         require("A Checkpoint", *TRAINING)
     return getattr(importlib.import_module(_HOMES[name]), name)

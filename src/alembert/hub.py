@@ -11,8 +11,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from alembert.errors import BadFile, BadInput
-from alembert.extras import require
+from alembert.errors import BadFile, BadInput, require
 from alembert.models import find_shipped_model
 
 PREFIX: Final = "hub:"

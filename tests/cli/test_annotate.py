@@ -17,8 +17,8 @@ from alembert.files.family import Blueprint
 from alembert.infer.annotate_chunks import RayExecutor
 from alembert.nn.config import preset
 from alembert.tasks.classify.data import ClassifySettings
-from alembert.tasks.confidence import find_threshold
 from alembert.tasks.files import read_task
+from alembert.tasks.metrics.calibration import find_threshold
 from alembert.tasks.tag.data import TagSettings
 from alembert.terminal import format_progress
 from alembert.train.finetune.data import DataFiles, TaskSpec

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from alembert.cli import run
+from alembert.compress import ExportSettings
 from alembert.compress.export import export
-from alembert.compress.settings import ExportSettings
 from alembert.files import checkpoint as checkpoints
 from small_checkpoints import fine_tuned
 

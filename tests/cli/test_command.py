@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from alembert.cli import app, run
-from alembert.cli.command import OLD_FLAGS, translate_flags
+from alembert.cli import OLD_FLAGS, app, run, translate_flags
 
 MOST_VISIBLE = 12
 

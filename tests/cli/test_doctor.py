@@ -14,10 +14,8 @@ from rich.console import Console
 
 from alembert import hardware
 from alembert.cli import run
-from alembert.cli.doctor import print_report
-from alembert.hardware.cpu import Cpu
-from alembert.hardware.environment import ISA_VARIABLE, OWN_VARIABLES
-from alembert.hardware.report import build_doctor_report, torch_build
+from alembert.cli.doctor import build_doctor_report, print_report, torch_build
+from alembert.hardware.environment import ISA_VARIABLE, OWN_VARIABLES, Cpu
 from alembert.hardware.trials import Prober
 
 XEON = Cpu("Intel Xeon", frozenset({"avx2", "avx512f", "amx_tile", "amx_bf16", "amx_int8"}))
@@ -95,7 +93,7 @@ def test_json_is_one_object_with_all_parts(known: None, capsys: pytest.CaptureFi
 def test_the_build_of_torch_is_told(facts: str, build: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "version.py").write_text(facts)
     spec = ModuleSpec("torch", None, origin=str(tmp_path / "__init__.py"))
-    monkeypatch.setattr("alembert.hardware.report.find_spec", lambda _: spec)
+    monkeypatch.setattr("alembert.cli.doctor.find_spec", lambda _: spec)
     assert torch_build() == build
 
 

@@ -10,8 +10,7 @@ import pytest
 
 from alembert import hardware, sample
 from alembert.cli import run
-from alembert.cli.finetune import FinetuneRunOptions, parse_duration
-from alembert.cli.finetune_tasks import parse_tasks
+from alembert.cli.finetune import FinetuneRunOptions, parse_duration, parse_tasks
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadSetting
 from alembert.files.checkpoint import Checkpoint

@@ -7,12 +7,7 @@ import pytest
 
 from alembert import hardware, sample
 from alembert.cli import run
-from alembert.cli.finetune import FinetuneRunOptions
-from alembert.cli.finetune_tasks import (
-    FileArguments,
-    build_data,
-    parse_tasks,
-)
+from alembert.cli.finetune import FileArguments, FinetuneRunOptions, build_data, parse_tasks
 from alembert.errors import BadSetting
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.family import Blueprint

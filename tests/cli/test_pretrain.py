@@ -13,8 +13,7 @@ from alembert.cli import run
 from alembert.cli.pretrain import parse_count
 from alembert.errors import BadSetting
 from alembert.settings import apply_changes
-from alembert.train.pretrain.recipes import RECIPES, get_recipe
-from alembert.train.pretrain.settings import PretrainSettings
+from alembert.train.pretrain.settings import RECIPES, PretrainSettings, get_recipe
 
 QUICK = ["--set", "steps=2", "--set", "seed=5", "--set", "run.workers=1", "--set", "run.device=cpu"]
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from alembert import artifact
+from alembert.compress import ExportSettings
 from alembert.compress import export as exporting
 from alembert.compress.card import ExportReport, TaskMeasurement, render_card
 from alembert.compress.export import ExportData, export
 from alembert.compress.formats import OpenVinoBuilder
 from alembert.compress.measure import Fp32Baseline
-from alembert.compress.settings import ExportSettings
 from alembert.errors import BadFile, BadSetting
 from alembert.files import checkpoint as checkpoints
 from alembert.files.checkpoint import Checkpoint

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from alembert.compress import ExportSettings
 from alembert.compress import export as exporting
 from alembert.compress.export import ExportData, export
 from alembert.compress.formats import (
@@ -15,7 +16,6 @@ from alembert.compress.formats import (
     describe_speeds,
     measure_format_speeds,
 )
-from alembert.compress.settings import ExportSettings
 from alembert.data.windows import Row
 from alembert.files import checkpoint as checkpoints
 from alembert.infer.speed import measure_speeds

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from alembert.compress import onnx
+from alembert.compress import ExportSettings, onnx
 from alembert.compress.export import ExportData, export
 from alembert.compress.onnx import build_onnx, check_onnx
-from alembert.compress.settings import ExportSettings
 from alembert.data.windows import Row
 from alembert.errors import BadSetting, MissingExtra
 from alembert.files import checkpoint as checkpoints
@@ -22,7 +21,7 @@ from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig
 from alembert.nn.heads import HeadSpec
 from alembert.nn.model import Model, new_model
-from alembert.tasks.runtime.graphs import OnnxGraph, build_bert_inputs
+from alembert.tasks.runtime.export import OnnxGraph, build_bert_inputs
 from small_checkpoints import fine_tuned, small_model
 
 ONNX = ExportSettings(format="onnx", precision="fp32")

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from alembert.compress.formats import build_runtime_int8
 from alembert.compress.network import FloatArray
 from alembert.compress.onnx import (
     ActivationRange,
@@ -16,12 +17,11 @@ from alembert.compress.onnx import (
     quantise_rows,
     rank_products,
 )
-from alembert.compress.onnx_runtime import build_runtime_int8
 from alembert.data.windows import Row
 from alembert.hardware.runtimes import get_core, make_compile_settings
 from alembert.nn.heads import HeadSpec
 from alembert.nn.model import Model
-from alembert.tasks.runtime.graphs import OnnxGraph, build_bert_inputs
+from alembert.tasks.runtime.export import OnnxGraph, build_bert_inputs
 from small_checkpoints import small_model
 
 onnx = pytest.importorskip("onnx")

@@ -17,7 +17,7 @@ from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig
 from alembert.nn.heads import HeadSpec
 from alembert.nn.model import Model, new_model
-from alembert.tasks.runtime.graphs import OpenVinoGraph
+from alembert.tasks.runtime.export import OpenVinoGraph
 from small_checkpoints import small_model
 
 SHAPES: dict[str, dict[str, Any]] = {

@@ -9,7 +9,7 @@ from alembert.data.windows import Row
 from alembert.nn.config import EncoderConfig
 from alembert.nn.heads import HeadSpec
 from alembert.nn.model import new_model
-from alembert.tasks.runtime.graphs import OpenVinoGraph
+from alembert.tasks.runtime.export import OpenVinoGraph
 from small_checkpoints import opinionated
 
 ALL = [f"layer.{layer}.{part}" for layer in range(2) for part in ("qkv", "out", "inner", "outer")]

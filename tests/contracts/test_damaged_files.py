@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from alembert.compress import ExportSettings
 from alembert.compress.export import export
-from alembert.compress.settings import ExportSettings
 from alembert.errors import UserError
 from alembert.files import checkpoint as checkpoints
 from alembert.infer.task_model import TaskModel

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from alembert.compress import ExportSettings
 from alembert.compress.export import ExportData, export
-from alembert.compress.settings import ExportSettings
 from alembert.errors import BadSetting
 from alembert.files import checkpoint as checkpoints
 from alembert.infer.task_model import TaskModel

@@ -19,7 +19,7 @@ from alembert.corpus.settings import BuildSettings, read_build_settings
 from alembert.corpus.store import Corpus
 from alembert.errors import BadFile, BadSetting, UserError
 from alembert.settings import apply_changes
-from alembert.workers import processes
+from alembert.workers import pool
 
 SMALL = BuildSettings(part_characters=2_000)
 
@@ -357,7 +357,7 @@ def refuse() -> None:
 
 def test_the_refusal_of_a_worker_is_that_of_the_build() -> None:
     with pytest.raises(UserError, match="The disk is full"):
-        processes.run_processes(refuse, 2, lambda: None)
+        pool.run_processes(refuse, 2, lambda: None)
 
 
 def test_a_missing_input_is_refused_before_anything_is_written(tmp_path: Path) -> None:

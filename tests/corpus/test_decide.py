@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alembert.corpus.chunks import Chunk, Citation
+from alembert.corpus.chunks import Chunk, ChunkStore, Citation
 from alembert.corpus.clean import CleanSettings
 from alembert.corpus.decide import (
     DELETED,
@@ -22,7 +22,6 @@ from alembert.corpus.decide import (
 )
 from alembert.corpus.document import Document, Entity
 from alembert.corpus.duplicates import Deduplicator, compute_signature
-from alembert.corpus.staging import ChunkStore
 from alembert.corpus.store import CorpusDocument
 
 

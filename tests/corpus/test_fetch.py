@@ -37,7 +37,7 @@ from alembert.corpus.store import Corpus
 from alembert.errors import BadFile, BadSetting, FolderBusy, UserError
 from alembert.infer.annotate import AnnotateSettings, annotate
 from alembert.infer.annotate_pipeline import Pipeline
-from alembert.workers import processes
+from alembert.workers import pool
 
 sys.path.append(str(Path(__file__).parents[1]))
 from fake_gcs import serving_google
@@ -187,7 +187,7 @@ def test_progress_counts_bytes(notes: Path, tmp_path: Path) -> None:
 
 
 def test_without_an_address_no_store_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "run_processes", lambda *_: pytest.fail("a process was started"))
+    monkeypatch.setattr(pool, "run_processes", lambda *_: pytest.fail("a process was started"))
     with fetch_inputs([str(tmp_path), tmp_path / "s3:/bucket"], tmp_path / "out") as given:
         assert given == LocalInputs([tmp_path, tmp_path / "s3:/bucket"])
     assert list(tmp_path.iterdir()) == []

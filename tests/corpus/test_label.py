@@ -9,8 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from alembert.cli import app
-from alembert.corpus.exclusion import ExcludedText, normalise_sentence
-from alembert.corpus.label import LabelSettings, label_corpus
+from alembert.corpus.label import ExcludedText, LabelSettings, label_corpus, normalise_sentence
 from alembert.errors import BadFile, BadSetting, UserError
 
 LONG = "The patients who received aspirin for many years reported gout more often than those in the other group did."

@@ -7,8 +7,8 @@ import pytest
 
 from alembert.corpus.shards import ENTITY_END, ENTITY_START, IN_ENTITY, WORD_START, TokenArrays
 from alembert.data.feed import HeldOutSplit
+from alembert.data.masking import ReplacementTable, SwapSettings, find_units, replace_units
 from alembert.data.order import make_rng
-from alembert.data.replacing import ReplacementTable, SwapSettings, find_units, replace_units
 from alembert.data.sequences import Instance
 from alembert.errors import BadSetting
 

@@ -16,16 +16,17 @@ from hypothesis import strategies as st
 
 from alembert import hardware
 from alembert.errors import UserError
-from alembert.hardware import cache, capabilities, environment
+from alembert.hardware import capabilities, environment
 from alembert.hardware import child as trial_program
-from alembert.hardware.cpu import Cpu, read_cpu
 from alembert.hardware.environment import (
     ISA_VARIABLE,
     KERNEL_CACHE_VARIABLE,
     OWN_VARIABLES,
     WITHOUT_AMX,
+    Cpu,
     list_variables,
     make_cache_key,
+    read_cpu,
 )
 from alembert.hardware.runtimes import import_onnxruntime
 from alembert.hardware.torch_settings import choose_threads, cpu_quota, physical_cores
@@ -294,7 +295,7 @@ def test_an_answer_for_another_machine_is_not_used(child) -> None:
 )
 def test_a_cache_that_makes_no_sense_is_rewritten(xeon: Cpu, child, change: dict[str, object]) -> None:
     found = hardware.detect_capabilities(prober=child(AMX_KILLS))
-    file = cache.get_cache_file(make_cache_key(xeon))
+    file = environment.get_cache_file(make_cache_key(xeon))
     file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
     hardware.prepare_environment()
     assert os.environ[ISA_VARIABLE] == WITHOUT_AMX
@@ -305,7 +306,7 @@ def test_a_cache_that_makes_no_sense_is_rewritten(xeon: Cpu, child, change: dict
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.one_of(st.binary(), st.just(b"[" * 100_000), st.just(b'{"format": 1}')))
 def test_a_damaged_cache_is_survived(xeon: Cpu, content: bytes) -> None:
-    file = cache.get_cache_file(make_cache_key(xeon))
+    file = environment.get_cache_file(make_cache_key(xeon))
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(content)
     hardware.prepare_environment()
@@ -314,7 +315,7 @@ def test_a_damaged_cache_is_survived(xeon: Cpu, content: bytes) -> None:
 
 
 def test_an_answer_without_a_limit_is_not_taken_for_no_limit(xeon: Cpu) -> None:
-    cache.store(make_cache_key(xeon), {"trials": []})
+    environment.store(make_cache_key(xeon), {"trials": []})
     hardware.prepare_environment()
     assert os.environ[ISA_VARIABLE] == WITHOUT_AMX
 
@@ -327,21 +328,21 @@ def test_a_folder_that_cannot_be_written_is_no_error(xeon: Cpu, child, tmp_path:
 
 def test_writers_may_race(xeon: Cpu) -> None:
     key = make_cache_key(xeon)
-    cache.store(key, {"isa_limit": None})
+    environment.store(key, {"isa_limit": None})
 
     def write_and_read(_: int) -> bool:
-        return cache.store(key, {"isa_limit": None}) and cache.load(key) is not None
+        return environment.store(key, {"isa_limit": None}) and environment.load(key) is not None
 
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(write_and_read, range(64)))
-    assert [f.name for f in cache.get_cache_folder().iterdir()] == [cache.get_cache_file(key).name]
+    assert [f.name for f in environment.get_cache_folder().iterdir()] == [environment.get_cache_file(key).name]
 
 
 def test_cache_folder_follows_the_variables(tmp_path: Path) -> None:
-    assert cache.get_cache_folder() == tmp_path / "cache"
+    assert environment.get_cache_folder() == tmp_path / "cache"
     os.environ.pop("ALEMBERT_CACHE")
     os.environ["XDG_CACHE_HOME"] = str(tmp_path)
-    assert cache.get_cache_folder() == tmp_path / "alembert"
+    assert environment.get_cache_folder() == tmp_path / "alembert"
 
 
 # The environment

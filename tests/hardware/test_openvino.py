@@ -21,7 +21,7 @@ def test_the_package_that_reports_use_is_not_loaded(door: str) -> None:
 @pytest.mark.parametrize("door", [import_openvino, import_nncf])
 def test_what_is_not_installed_is_one_sentence(door: object, monkeypatch: pytest.MonkeyPatch) -> None:
     get_core()  # opened before, as NNCF needs it
-    monkeypatch.setattr("alembert.extras.find_spec", lambda name: None)
+    monkeypatch.setattr("alembert.errors.find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r"not installed\. Install it with: pip install 'alembert\[openvino\]'"):
         door()  # type: ignore[operator]
 

@@ -19,7 +19,7 @@ from alembert.infer.triples import TripleModel
 from alembert.nn.config import preset
 from alembert.tasks.choose.task import ChooseTask
 from alembert.tasks.classify.data import ClassifySettings
-from alembert.tasks.classify.decode import ClassifyAnswer, ClassifyPrediction
+from alembert.tasks.classify.scores import ClassifyAnswer, ClassifyPrediction
 from alembert.tasks.classify.task import ClassifyTask
 from alembert.tasks.relate.data import RelateSettings
 from alembert.train.finetune.data import DataFiles, TaskSpec

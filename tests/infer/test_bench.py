@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from alembert.compress import ExportSettings
 from alembert.compress.export import export
-from alembert.compress.settings import ExportSettings
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadFile, BadSetting
 from alembert.files import checkpoint as checkpoints

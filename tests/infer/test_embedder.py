@@ -11,8 +11,8 @@ from safetensors.numpy import save_file
 from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel
 
 from alembert.artifact import MANIFEST
+from alembert.compress import ExportSettings
 from alembert.compress.export import ExportData, export
-from alembert.compress.settings import ExportSettings
 from alembert.errors import BadFile, BadSetting
 from alembert.files import checkpoint as checkpoints
 from alembert.files.checkpoint import Checkpoint

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from alembert.artifact import hash_file
+from alembert.compress import ExportSettings
 from alembert.compress.export import export
 from alembert.compress.measure import strip_floats
-from alembert.compress.settings import ExportSettings
 from alembert.data.windows import Row
 from alembert.errors import BadFile, BadSetting, MissingExtra
 from alembert.files import checkpoint as checkpoints
@@ -23,14 +23,13 @@ from alembert.infer.embedder import Embedder
 from alembert.infer.task_model import TaskModel
 from alembert.nn.heads import HEAD_KINDS, LANGUAGE_MODEL_KINDS, HeadSpec
 from alembert.tasks.example import Coverage, EncodedExample
-from alembert.tasks.runtime.export import ExportedGraph, GraphRunner
+from alembert.tasks.runtime.export import ExportedGraph, GraphRunner, OnnxGraph, OpenVinoGraph
 from alembert.tasks.runtime.export_files import (
     HEAD_IS_PER_TOKEN,
     HeadMetadata,
     is_export,
     read_export_metadata,
 )
-from alembert.tasks.runtime.graphs import OnnxGraph, OpenVinoGraph
 from small_checkpoints import SHAPE, fine_tuned, fine_tuned_together
 
 FP32 = ExportSettings(format="openvino", precision="fp32")
@@ -202,7 +201,7 @@ def test_other_verbs_need_neither_torch_nor_the_network(verb: tuple[str, ...], m
 
 
 def test_a_checkpoint_without_torch_is_one_sentence(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("alembert.extras.find_spec", lambda name: None)
+    monkeypatch.setattr("alembert.errors.find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match="checkpoint needs the package `torch`"):
         TaskModel.open(folder / "checkpoint")
     with pytest.raises(MissingExtra, match="checkpoint needs the package `torch`"):

@@ -14,7 +14,7 @@ from alembert.infer.evaluate import Evaluation, evaluate
 from alembert.infer.task_model import TaskModel
 from alembert.inspect.reports import evaluation_sentences
 from alembert.tasks.example import Example
-from alembert.tasks.splitting import parse_split, split_examples
+from alembert.tasks.reading import parse_split, split_examples
 from scripted_models import Scripted, answer, classifier, tagger, write_labelled, write_tagged
 
 DOCUMENTS: dict[str, Any] = {
@@ -359,7 +359,7 @@ def test_a_classifier_has_confusion_and_confidence(tmp_path: Path) -> None:
 
 
 def test_numbers_have_neither_confusion_nor_confidence(tmp_path: Path) -> None:
-    from alembert.tasks.classify.decode import ClassifyAnswer
+    from alembert.tasks.classify.scores import ClassifyAnswer
 
     rows = {"1": ("breast", 0.5), "2": ("cancer", 1.5), "3": ("aspirin", 2.5)}
     said = {name: ClassifyAnswer(value=float(name)) for name in rows}

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from alembert.cli import run
+from alembert.compress import ExportSettings
 from alembert.compress.export import export
-from alembert.compress.settings import ExportSettings
 from alembert.errors import BadFile, UserError
 from alembert.files import checkpoint as checkpoints
 from alembert.files.checkpoint import Checkpoint

@@ -17,7 +17,7 @@ from alembert.infer.language_model import generate, generate_batch
 from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig
 from alembert.nn.heads import HeadSpec
-from alembert.tasks.decoding.search import DecodeSettings, LogitsProcessor, TokenSampler
+from alembert.tasks.generate.decoding import DecodeSettings, LogitsProcessor, TokenSampler
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import Vocabulary
 
@@ -229,7 +229,7 @@ def test_prompts_together_equal_prompts_alone(
     settings = DecodeSettings(method=method, max_new_tokens=12)
     alone = [generate(engine, prompt, settings)[0].ids for prompt in PROMPTS]
     for rows in (64, 9, 1):
-        monkeypatch.setattr("alembert.tasks.decoding.generation.MAX_PARALLEL_HYPOTHESES", rows)
+        monkeypatch.setattr("alembert.tasks.generate.writing.MAX_PARALLEL_HYPOTHESES", rows)
         assert [texts[0].ids for texts in generate_batch(engine, PROMPTS, settings)] == alone
 
 

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from sklearn.neighbors import NearestNeighbors
 
 from alembert.errors import BadInput, BadSetting
-from alembert.infer import search
-from alembert.infer.index import IndexConfig, VectorIndex, to_stored
-from alembert.infer.search import find_nearest
+from alembert.infer import index
+from alembert.infer.index import IndexConfig, VectorIndex, find_nearest, to_stored
 
 POOLING = {"mode": "mean"}
 
@@ -20,8 +19,8 @@ POOLING = {"mode": "mean"}
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several blocks for a few dozen rows."""
-    monkeypatch.setattr(search, "_BLOCK_NUMBERS", 64)
-    monkeypatch.setattr(search, "_CAST_NUMBERS", 24)
+    monkeypatch.setattr(index, "_BLOCK_NUMBERS", 64)
+    monkeypatch.setattr(index, "_CAST_NUMBERS", 24)
 
 
 def index_of(vectors: np.ndarray, dtype: str = "float32", *, copy: bool = False) -> VectorIndex:
@@ -93,7 +92,7 @@ def test_the_size_of_blocks_changes_nothing(block: int) -> None:
     index, queries = index_of(random_vectors(50), copy=True), random_vectors(3, seed=4)
     whole = find_nearest(index, queries, 5)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(search, "_BLOCK_NUMBERS", block)
+        patch.setattr(index, "_BLOCK_NUMBERS", block)
         assert find_nearest(index, queries, 5) == whole
         assert find_nearest(index, queries, 5, copy=True) == whole
 
@@ -101,7 +100,7 @@ def test_the_size_of_blocks_changes_nothing(block: int) -> None:
 def test_many_queries_are_answered_in_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     index, queries = index_of(random_vectors(50)), random_vectors(20, seed=4)
     together = find_nearest(index, queries, 2)
-    monkeypatch.setattr(search, "QUERY_BATCH", 3)
+    monkeypatch.setattr(index, "QUERY_BATCH", 3)
     assert find_nearest(index, queries, 2) == together
 
 

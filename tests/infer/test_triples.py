@@ -12,7 +12,6 @@ import transformers
 
 from alembert import hardware
 from alembert.cli import run
-from alembert.corpus.examples.entity_markers import find_marked_pair
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadInput, BadSetting
 from alembert.files.checkpoint import Checkpoint
@@ -20,7 +19,7 @@ from alembert.files.family import Blueprint
 from alembert.infer.task_model import TaskModel
 from alembert.infer.triples import TripleFilter, TripleModel, predict_relations
 from alembert.nn.config import preset
-from alembert.tasks.relate.data import RelateSettings, example_from_entities
+from alembert.tasks.relate.data import RelateSettings, example_from_entities, find_marked_pair
 from alembert.tasks.relate.task import RelateTask
 from alembert.train.finetune.data import DataFiles, TaskSpec
 from alembert.train.finetune.finetune import FinetuneJob, finetune

@@ -28,9 +28,9 @@ from alembert.inspect.comparison_plot import build_comparison_chart, choose_log_
 from alembert.inspect.report_pages import render_comparison_page, write_comparison
 from alembert.inspect.reports import comparison_lines, comparison_sentences, comparison_table
 from alembert.nn.config import EncoderConfig
+from alembert.tasks import metrics
 from alembert.tasks.files import write_tasks
-from alembert.tasks.metrics import bootstrap
-from alembert.tasks.metrics.bootstrap import Interval
+from alembert.tasks.metrics import Interval
 from page_checks import check_page
 from scripted_models import Engine, tagger, write_tagged
 
@@ -89,7 +89,7 @@ def scripted(*scores: float, reference: int = 0, speed: bool = True) -> Comparis
             speed=Speed(texts=50, tokens=600, seconds=(5.0 / number,) * 3) if speed else None,
             against=None
             if number == reference + 1
-            else bootstrap.PairedComparison(difference=0.0, interval=Interval(-0.1, 0.1), p_value=0.5),
+            else metrics.PairedComparison(difference=0.0, interval=Interval(-0.1, 0.1), p_value=0.5),
         )
         for number, score in enumerate(scores, 1)
     )

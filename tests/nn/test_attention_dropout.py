@@ -4,15 +4,15 @@ import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from alembert.nn.attention_dropout import (
+from alembert.nn.batch import Batch, DocumentGroup
+from alembert.nn.config import EncoderConfig
+from alembert.nn.dropout import (
     AttentionRectangle,
+    DropoutSeed,
     attention_with_dropout,
     build_rectangles,
     query_attention_with_dropout,
 )
-from alembert.nn.batch import Batch, DocumentGroup
-from alembert.nn.config import EncoderConfig
-from alembert.nn.dropout import DropoutSeed
 from alembert.nn.model import new_model
 
 
@@ -36,13 +36,13 @@ ALLOWED = {
 @pytest.fixture(params=[1, 20, 1_000], ids=["heads apart", "a document at a time", "all at once"])
 def _pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Attention in pieces of so many probabilities; a group has 2 x 2 x 9, or 2 x 25, and both together 3 x 2 x 36."""
-    monkeypatch.setattr("alembert.nn.attention_dropout._CACHE_ELEMENTS", request.param)
+    monkeypatch.setattr("alembert.nn.dropout._CACHE_ELEMENTS", request.param)
 
 
 @pytest.fixture(autouse=True, params=[1, 6], ids=["each length", "rounded lengths"])
 def _rounding(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each length alone, or both groups in one rectangle with padding."""
-    monkeypatch.setattr("alembert.nn.attention_dropout._ROUNDING", request.param)
+    monkeypatch.setattr("alembert.nn.dropout._ROUNDING", request.param)
 
 
 def lay_out(groups: list[DocumentGroup], allowed: list[torch.Tensor | None]) -> tuple[AttentionRectangle, ...]:
@@ -77,7 +77,7 @@ def test_the_gradient_with_dropout_is_the_derivative(allowed: list) -> None:
 
 
 def test_groups_that_see_everything_are_joined_by_their_rounded_length(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("alembert.nn.attention_dropout._ROUNDING", 4)
+    monkeypatch.setattr("alembert.nn.dropout._ROUNDING", 4)
     lengths = [3, 4, 4, 5, 8, 16]
     batch = Batch.packed([[7] * length for length in lengths])
     rectangles = lay_out(list(batch.groups), [None] * len(batch.groups))

@@ -8,9 +8,9 @@ import torch
 
 from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig
-from alembert.nn.copying import START_SHARE
 from alembert.nn.heads import HeadSpec
 from alembert.nn.model import Model, new_model
+from alembert.nn.vocabulary_output import START_SHARE
 
 CONFIG = EncoderConfig(
     vocab_size=23,

@@ -12,9 +12,9 @@ from torch.nn.utils.rnn import pad_sequence
 from alembert.errors import BadInput
 from alembert.nn.batch import Batch
 from alembert.nn.config import preset
-from alembert.nn.crf import FORBIDDEN, Crf
 from alembert.nn.heads import HeadSpec
 from alembert.nn.model import new_model
+from alembert.nn.tag_outputs import FORBIDDEN, Crf
 from alembert.tasks.tag.crf import AllowedTransitions, build_allowed_transitions, compute_marginals
 
 LABELS = ["O", "B-x", "I-x", "B-y", "I-y"]

@@ -12,7 +12,7 @@ from alembert.nn.batch import Batch
 from alembert.nn.config import preset
 from alembert.nn.heads import HeadSpec
 from alembert.nn.model import new_model
-from alembert.nn.pointer import (
+from alembert.nn.tag_outputs import (
     POINTER_WIDTH,
     count_pointer_columns,
     multilabel_cross_entropy,

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from alembert.nn.projection import project_to_vocabulary, vocabulary_loss
+from alembert.nn.vocabulary_output import project_to_vocabulary, vocabulary_loss
 
 
 def parts(states: int, rows: int) -> list[Tensor]:

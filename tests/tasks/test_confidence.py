@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from alembert.tasks.confidence import Confidences, build_curve_table, find_threshold
+from alembert.tasks.metrics.calibration import Confidences, build_curve_table, find_threshold
 
 
 @pytest.mark.parametrize(

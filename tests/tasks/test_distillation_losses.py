@@ -13,8 +13,7 @@ from torch import Tensor
 
 from alembert.errors import BadSetting
 from alembert.nn.batch import Batch
-from alembert.nn.crf import Crf
-from alembert.nn.pointer import POINTER_WIDTH, count_pointer_columns
+from alembert.nn.tag_outputs import POINTER_WIDTH, Crf, count_pointer_columns
 from alembert.tasks.answer.data import AnswerSettings
 from alembert.tasks.answer.task import AnswerTask
 from alembert.tasks.choose.task import ChooseSettings, ChooseTask

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from alembert.errors import BadSetting
 from alembert.tasks.example import Example
-from alembert.tasks.splitting import SplitShares, find_overlap, parse_split, split_examples
+from alembert.tasks.reading import SplitShares, find_overlap, parse_split, split_examples
 
 WORDS = st.lists(st.sampled_from([f"Word {number}" for number in range(60)]), max_size=80)
 SHARES = st.sampled_from(

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from alembert.text.array_file import map_arrays, pack_arrays
+from alembert.text.lexicon_cache import map_arrays, pack_arrays
 
 ARRAYS = {
     "small": np.arange(5, dtype=np.int32),

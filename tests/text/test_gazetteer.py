@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from alembert.text.gazetteer import Gazetteer, TermMatch
 from alembert.text.lexicon import Lexicon, read_lexicon
-from alembert.text.stop_words import find_ordinary_words
+from alembert.text.lexicon_compiler import find_ordinary_words
 from alembert.text.term_tables import StringTable
 from alembert.text.wordhash import WINDOW
 

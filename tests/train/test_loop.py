@@ -25,8 +25,7 @@ from alembert.train.pretrain.lm import PretrainObjective
 from alembert.train.pretrain.settings import HeldOutSettings, ObjectiveWeights, PretrainSettings
 from alembert.train.progress import MAX_SKIPPED_STEPS
 from alembert.train.runlog import RunLog, TrainingProgress
-from alembert.train.schedule import ScheduleSettings
-from alembert.train.settings import BatchSettings, ModelSettings, OptimiserSettings, SavingSettings
+from alembert.train.settings import BatchSettings, ModelSettings, OptimiserSettings, SavingSettings, ScheduleSettings
 from alembert.train.state import RunStates
 
 USUAL = PretrainSettings(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alembert.errors import BadSetting
-from alembert.train.schedule import ScheduleSettings, get_rate_factor
+from alembert.train.settings import ScheduleSettings, get_rate_factor
 
 SHARES = st.floats(0, 1, allow_subnormal=False)
 

@@ -11,8 +11,14 @@ from alembert.data.masking import MaskSettings
 from alembert.errors import BadSetting
 from alembert.settings import read_field_docs
 from alembert.train.pretrain.settings import HeldOutSettings, ObjectiveWeights, PretrainSettings, SequenceSettings
-from alembert.train.schedule import ScheduleSettings
-from alembert.train.settings import BatchSettings, EvaluationSettings, ModelSettings, OptimiserSettings, SavingSettings
+from alembert.train.settings import (
+    BatchSettings,
+    EvaluationSettings,
+    ModelSettings,
+    OptimiserSettings,
+    SavingSettings,
+    ScheduleSettings,
+)
 
 
 def tables(settings: Any) -> Iterator[type]:

@@ -2,14 +2,8 @@
 
 import pytest
 
-from alembert.train.schedule import ScheduleSettings, get_rate_factor
-from alembert.train.settings import ModelSettings, OptimiserSettings, RunSettings
-from alembert.train.unfreezing import (
-    add_first_loss,
-    get_learning_rate,
-    has_plateaued,
-    is_first_step_over,
-)
+from alembert.train.parts import add_first_loss, get_learning_rate, has_plateaued, is_first_step_over
+from alembert.train.settings import ModelSettings, OptimiserSettings, RunSettings, ScheduleSettings, get_rate_factor
 
 PLATEAU_STEPS = 50
 

@@ -22,9 +22,9 @@ from alembert.settings import drop_none
 from alembert.terminal import note
 
 if TYPE_CHECKING:
+    from alembert.compress import ExportSettings
     from alembert.compress.card import ExportReport
     from alembert.compress.measure import ExportData
-    from alembert.compress.settings import ExportSettings
     from alembert.corpus.inputs import InputFile
     from alembert.corpus.readers.contract import ReadOptions
     from alembert.infer.engine_torch import TorchEngine
@@ -76,7 +76,7 @@ def export(
     name; if not given, the faster one on this machine. `int8=False` keeps floats. `speed` also measures how fast the model is
     before and after. `settings` takes `max_score_loss` (points of score that int8 may cost), `calibration_rows` and `training_hashes`.
     """
-    from alembert.compress.settings import ExportSettings
+    from alembert.compress import ExportSettings
     from alembert.settings import apply_changes
 
     chosen = drop_none(format=format, precision=None if int8 else "fp32")

@@ -255,7 +255,7 @@ def generate(
     """
     from alembert.infer.language_model import generate_batch
     from alembert.settings import apply_changes, rename_old_keys
-    from alembert.tasks.decoding.search import DecodeSettings
+    from alembert.tasks.generate.decoding import DecodeSettings
 
     decoding = apply_changes(DecodeSettings(), settings_table(settings, ("decoding",)), "`settings`")
     named = rename_old_keys(options, "`generate`", ("decoding",))

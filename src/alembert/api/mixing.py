@@ -24,8 +24,7 @@ from alembert.api.documents import (
     to_path,
 )
 from alembert.api.inference import resolve_model_folder
-from alembert.errors import BadSetting, UserError
-from alembert.extras import require_training
+from alembert.errors import BadSetting, UserError, require_training
 from alembert.hub import find_folder, is_hub_id
 from alembert.settings import drop_none
 from alembert.terminal import note
@@ -234,7 +233,7 @@ class MixJob:
 
     def _write(self, checkpoint: Checkpoint, draft: Draft, result: MixResult) -> None:
         from alembert.artifact import atomic_write
-        from alembert.artifact.json_files import to_json_bytes
+        from alembert.artifact.disk import to_json_bytes
 
         facts = {"mix": f"{result.share:g} of the adapted model, {1 - result.share:g} of the start"}
         if result.scores:
@@ -272,7 +271,7 @@ class MixJob:
 
 
 def _read_finished(folder: Path) -> MixResult:
-    from alembert.artifact.json_files import read_json
+    from alembert.artifact.disk import read_json
 
     record = read_json(folder / RUN_FOLDER / SHARES_FILE)
     return MixResult(

@@ -30,8 +30,7 @@ from alembert.api.documents import (
     to_paths,
 )
 from alembert.api.inference import resolve_model_folder
-from alembert.errors import AlreadyDone, BadInput, BadSetting
-from alembert.extras import require_training
+from alembert.errors import AlreadyDone, BadInput, BadSetting, require_training
 from alembert.settings import drop_none
 
 if TYPE_CHECKING:
@@ -179,7 +178,7 @@ def pretrain(
     require_training()
     from alembert.train.pretrain.inputs import PretrainStart
     from alembert.train.pretrain.pretrain import pretrain as run
-    from alembert.train.pretrain.recipes import choose_recipe, resolve_recipe
+    from alembert.train.pretrain.settings import choose_recipe, resolve_recipe
 
     start = None if model is None else model_name(model)
     optimiser = {"learning_rate": learning_rate}

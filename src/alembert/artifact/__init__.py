@@ -13,13 +13,16 @@ counts and the hash of every file.
 """
 
 from alembert.artifact.disk import atomic_write, hash_file, hash_text
-from alembert.artifact.manifest import FileDigest, Manifest, ManifestInput, hash_config
 from alembert.artifact.opening import (
     DRAFT,
     MANIFEST,
+    FileDigest,
+    Manifest,
+    ManifestInput,
     NamedInput,
     check_listed,
     explain_missing,
+    hash_config,
     hash_input,
     is_artifact,
     locate_artifact,

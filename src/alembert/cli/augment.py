@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from alembert.cli.command import SET_ASIDE
+from alembert.cli import SET_ASIDE
 from alembert.cli.options import (
     DATA_PANEL,
     OUTPUT_PANEL,
@@ -25,8 +25,7 @@ from alembert.cli.options import (
 from alembert.corpus.fetch import fetch_to_temporary_folder
 from alembert.corpus.inputs import expand_patterns, list_input_files
 from alembert.corpus.readers.contract import ReadOptions
-from alembert.errors import BadFile, BadSetting
-from alembert.extras import require_training
+from alembert.errors import BadFile, BadSetting, require_training
 from alembert.hardware.torch_settings import resolve_device
 from alembert.infer.task_model import TaskModel
 from alembert.settings import apply_layers, read_layers, split_table
@@ -35,7 +34,7 @@ from alembert.tasks.files import has_task, read_task
 from alembert.tasks.task import AnyTask, get_task_class
 from alembert.terminal import ProgressBar, escape_controls, note, print_json
 from alembert.text.lexicon import parse_lexicon_option, read_lexicon
-from alembert.train.augment.settings import AugmentSettings
+from alembert.train.augment import AugmentSettings
 
 if TYPE_CHECKING:
     from alembert.files.checkpoint import Checkpoint

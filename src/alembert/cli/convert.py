@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from alembert.extras import TRAINING, require
+from alembert.errors import TRAINING, require
 from alembert.tasks.files import forget_training
 from alembert.terminal import escape_controls, print_json
 

@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from alembert.artifact import Manifest
-from alembert.cli.command import SET_ASIDE, VerbCommand
+from alembert.cli import SET_ASIDE, VerbCommand
 from alembert.cli.options import (
     OUTPUT_PANEL,
     Assignments,

@@ -1,24 +1,20 @@
-"""`alembert distill`: a teacher to a small student, on plain text or for the teacher's task."""
+"""`alembert distill`: a teacher to a small student, on plain text or for the teacher's task, and what to compare it with.
+
+`run.compare` of `alembert distill`: students without distillation beside the result, all scored on one file.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from alembert.cli.command import SET_ASIDE
-from alembert.cli.distill_compare import (
-    ComparisonFile,
-    comparison_folder,
-    drop_compare_types,
-    show_comparison,
-    train_controls,
-)
+from alembert.cli import SET_ASIDE
 from alembert.cli.finetune import show_scores
 from alembert.cli.options import (
     DATA_PANEL,
@@ -38,26 +34,32 @@ from alembert.cli.options import (
     print_settings,
 )
 from alembert.corpus.fetch import fetch_to_temporary_folder
+from alembert.corpus.inputs import list_input_files
 from alembert.corpus.readers.contract import ReadOptions
-from alembert.errors import AlreadyDone
-from alembert.extras import require_training
+from alembert.errors import AlreadyDone, require_training
 from alembert.hardware.torch_settings import resolve_device
+from alembert.inspect.comparison import compare_models
+from alembert.inspect.report_pages import write_comparison
+from alembert.inspect.reports import comparison_lines
 from alembert.settings import apply_layers, read_layers, split_table, split_value
 from alembert.tasks.files import read_task
-from alembert.terminal import ProgressBar, note, print_json, say_all
+from alembert.tasks.tag.types import select_types_for_files
+from alembert.terminal import ProgressBar, escape_controls, note, print_json, say_all
 from alembert.train.distill.settings import (
     GENERAL_PRESETS,
     PRESETS,
     DistillSettings,
     GeneralDistillSettings,
+    build_controls,
     check_preset,
     get_preset,
 )
 
 if TYPE_CHECKING:
-    from alembert.train.distill.general import GeneralDistillRunResult
+    from alembert.train.distill.distill import GeneralDistillRunResult
     from alembert.train.distill.stages import DistillJob
     from alembert.train.run import RunContext
+
 
 Files = list[str] | None
 
@@ -254,7 +256,7 @@ def _build_job(
 
 
 def _distill_general(run: _DistillRun, corpus: list[Path], settings: GeneralDistillSettings) -> None:
-    from alembert.train.distill.general import distill_general
+    from alembert.train.distill.distill import distill_general
     from alembert.train.distributed import is_first_process
 
     with run.open_context() as context:
@@ -293,3 +295,56 @@ def _distill_task(run: _DistillRun, job: DistillJob, settings: DistillSettings) 
             show_comparison({"student": run.out, **controls}, job, test, comparison_folder(run.out))
         if done is not None and any(report.set_aside.count for report in done.reports.values()):
             raise typer.Exit(SET_ASIDE)
+
+
+@dataclass(frozen=True)
+class ComparisonFile:
+    """The file of run.compare, and what run.types says."""
+
+    file: Path
+    types: tuple[str, ...] = ()
+
+    @property
+    def options(self) -> ReadOptions:
+        """How the file is read."""
+
+        return ReadOptions(types=select_types_for_files(self.types, list_input_files([self.file]).paths))
+
+
+def drop_compare_types(test: ComparisonFile | None, types: tuple[str, ...], *parts: Sequence[Path]) -> tuple[str, ...]:
+    """Leave out what run.types says about the file of run.compare alone."""
+    if test is None or not types:
+        return types
+    of_data = select_types_for_files(types, list_input_files([file for part in parts for file in part]).paths)
+    return tuple(word for word in types if word in of_data or word not in test.options.types)
+
+
+def comparison_folder(out: Path) -> Path:
+    """Return the folder of the comparison and of the students that the result is compared with."""
+    return out.with_name(f"{out.name}-comparison")
+
+
+def train_controls(
+    job: DistillJob, out: Path, settings: DistillSettings, seeds: int, context: RunContext
+) -> dict[str, Path]:
+    """Train the students that the result is compared with, unless they are there already."""
+    from alembert.train.distill.distill import distill as run
+
+    folders = {}
+    for name, control in build_controls(settings, has_texts=bool(job.texts)).items():
+        folders[name] = comparison_folder(out) / name.replace(" ", "-")
+        context.log(f"The student {name}: {folders[name]}")
+        folders[name].parent.mkdir(parents=True, exist_ok=True)
+        with suppress(AlreadyDone):
+            own = job if control.has_texts else replace(job, texts=())
+            run(own, folders[name], control.settings, seeds=seeds, context=context)
+    return folders
+
+
+def show_comparison(students: Mapping[str, Path], job: DistillJob, test: ComparisonFile, folder: Path) -> None:
+    """Score the teacher and all students on the file, print the table and write its page."""
+
+    report = compare_models({"teacher": Path(job.teacher), **students}, [test.file], test.options, task=job.task)
+    print(*map(escape_controls, comparison_lines(report)), sep="\n")
+    for path in write_comparison(report, folder):
+        print(path)

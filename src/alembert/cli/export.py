@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from alembert.api.exporting import ExportJob, check_installed, export_tasks
-from alembert.cli.command import SET_ASIDE
+from alembert.cli import SET_ASIDE
 from alembert.cli.options import (
     DATA_PANEL,
     OUTPUT_PANEL,
@@ -21,7 +21,7 @@ from alembert.cli.options import (
     files_by_name,
     find_model,
 )
-from alembert.compress.settings import ExportSettings
+from alembert.compress import ExportSettings
 from alembert.corpus.fetch import fetch_to_temporary_folder
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadSetting

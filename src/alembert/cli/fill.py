@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from alembert.cli.command import SET_ASIDE
+from alembert.cli import SET_ASIDE
 from alembert.cli.options import (
     LANGUAGE_MODEL_HELP,
     for_each_text,

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from alembert.cli.command import SET_ASIDE
+from alembert.cli import SET_ASIDE
 from alembert.cli.options import (
     LANGUAGE_MODEL_HELP,
     for_each_text,
@@ -17,7 +17,7 @@ from alembert.cli.options import (
 from alembert.infer.engines import open_torch_engine
 from alembert.infer.language_model import CausalEngine, GeneratedText, generate_batch, prompt_ids
 from alembert.settings import drop_none
-from alembert.tasks.decoding.search import DecodeSettings
+from alembert.tasks.generate.decoding import DecodeSettings
 from alembert.terminal import escape_controls, note, print_json
 
 

@@ -15,7 +15,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from alembert.cli.command import SET_ASIDE, VerbCommand
+from alembert.cli import SET_ASIDE, VerbCommand
 from alembert.cli.inspect_masks import masks
 from alembert.cli.options import (
     LABELLED_HELP,

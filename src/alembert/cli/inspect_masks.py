@@ -31,8 +31,7 @@ from alembert.inspect.masks_page import MaskGroup, MaskRun, group_segments, rend
 from alembert.settings import read_layers, split_table
 from alembert.terminal import escape_controls, note, print_json, stdout_console
 from alembert.text.tokenizer import Tokenizer
-from alembert.train.pretrain.recipes import resolve_recipe
-from alembert.train.pretrain.settings import PretrainSettings
+from alembert.train.pretrain.settings import PretrainSettings, resolve_recipe
 
 _STYLES: Final[dict[MaskAction | None, str]] = {
     "mask": "white on red",

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from alembert.cli.command import SET_ASIDE
+from alembert.cli import SET_ASIDE
 from alembert.cli.options import (
     DATA_PANEL,
     MODEL_HELP,

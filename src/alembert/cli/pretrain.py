@@ -22,13 +22,17 @@ from alembert.cli.options import (
     asks_for_help,
     print_settings,
 )
-from alembert.errors import BadSetting
-from alembert.extras import require_training
+from alembert.errors import BadSetting, require_training
 from alembert.hardware.torch_settings import resolve_device
 from alembert.settings import parse_count, read_layers, split_table
 from alembert.terminal import ProgressBar, note, print_json
-from alembert.train.pretrain.recipes import choose_recipe, resolve_recipe
-from alembert.train.pretrain.settings import USUAL_WEIGHTS, ObjectiveWeights, PretrainSettings
+from alembert.train.pretrain.settings import (
+    USUAL_WEIGHTS,
+    ObjectiveWeights,
+    PretrainSettings,
+    choose_recipe,
+    resolve_recipe,
+)
 
 if TYPE_CHECKING:
     from alembert.train.pretrain.pretrain import PretrainRunResult

@@ -15,8 +15,7 @@ from alembert.cli.options import (
     assignments_option,
     find_model,
 )
-from alembert.errors import BadSetting
-from alembert.extras import SERVING, require
+from alembert.errors import SERVING, BadSetting, require
 from alembert.serve.settings import ServeSettings
 from alembert.settings import apply_layers, read_layers
 from alembert.terminal import note

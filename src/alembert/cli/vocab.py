@@ -13,7 +13,7 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table as RichTable
 
-from alembert.cli.command import SET_ASIDE, VerbCommand
+from alembert.cli import SET_ASIDE, VerbCommand
 from alembert.cli.options import (
     OUTPUT_PANEL,
     Overwrite,

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from alembert import artifact, hardware
+from alembert.compress import ExportSettings
 from alembert.compress.card import ExportReport, TaskMeasurement, render_card
 from alembert.compress.formats import (
     FloatFallback,
@@ -27,7 +28,6 @@ from alembert.compress.formats import (
 )
 from alembert.compress.measure import ExportData, ExportedTask, Fp32Baseline
 from alembert.compress.network import check_exportable
-from alembert.compress.settings import ExportSettings
 from alembert.data.windows import REFERENCE_TOKENS, Row
 from alembert.errors import BadSetting
 from alembert.files.checkpoint import Checkpoint

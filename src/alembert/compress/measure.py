@@ -19,7 +19,7 @@ from alembert.files.checkpoint import Checkpoint
 from alembert.tasks.compare.task import CompareTask
 from alembert.tasks.example import EncodedExample, get_group_ids
 from alembert.tasks.files import SavedTask
-from alembert.tasks.metrics.bootstrap import compare_paired
+from alembert.tasks.metrics import compare_paired
 from alembert.tasks.runtime import Runner
 from alembert.tasks.runtime.export import ExportedGraph, GraphRunner
 from alembert.tasks.runtime.export_files import DecodingWeights, HeadMetadata

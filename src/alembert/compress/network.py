@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from alembert.errors import BadSetting
 from alembert.nn.heads import LANGUAGE_MODEL_KINDS
-from alembert.nn.pointer import POINTER_WIDTH
+from alembert.nn.tag_outputs import POINTER_WIDTH
 
 if TYPE_CHECKING:
     from alembert.nn.heads import HeadSpec

@@ -2,7 +2,7 @@
 
 Inputs are those that programs have for a BERT: `input_ids`, `attention_mask` and `token_type_ids` (B, T), int64; texts and
 tokens may be any number. `network` describes the graph. It uses operations of 2021 (opset 17, IR 8), so that runtimes of
-many years read it; LayerNormalization is the newest of them, and attention and GELU are spelt out. `onnx_runtime` has the
+many years read it; LayerNormalization is the newest of them, and attention and GELU are spelt out. `formats` has the
 int8 form that is faster and for ONNX Runtime alone.
 
 For int8, rows of the task's text are run through the fp32 model, which shows how large the numbers get that each product
@@ -29,12 +29,10 @@ import numpy.typing as npt
 
 from alembert.compress.network import FloatArray, Gelu, build_network, relative_error
 from alembert.data.windows import Row
-from alembert.errors import BadSetting
-from alembert.extras import require
+from alembert.errors import BadSetting, require
 from alembert.nn.model import Model
 from alembert.tasks.runtime import Outputs
-from alembert.tasks.runtime.export import FEATURES_INPUT
-from alembert.tasks.runtime.graphs import OnnxGraph
+from alembert.tasks.runtime.export import FEATURES_INPUT, OnnxGraph
 
 # R rows, B documents, T tokens, V vocabulary, C outputs, D width or channels, E embedding width, H heads, K head size
 

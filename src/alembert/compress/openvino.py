@@ -23,8 +23,7 @@ import numpy as np
 from alembert.compress.network import FloatArray, Gelu, build_network, relative_error
 from alembert.data.windows import Row
 from alembert.hardware.runtimes import import_nncf, import_openvino
-from alembert.tasks.runtime.export import FEATURES_INPUT, pad_features, pad_rows
-from alembert.tasks.runtime.graphs import OpenVinoGraph
+from alembert.tasks.runtime.export import FEATURES_INPUT, OpenVinoGraph, pad_features, pad_rows
 
 if TYPE_CHECKING:
     from openvino import Model as Graph

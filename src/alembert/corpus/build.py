@@ -3,7 +3,7 @@
 A build has three phases. It may be killed at any point and resumes where it stopped:
 
 1. Worker processes read the inputs, split them into chunks, and clean, annotate and stage each chunk (`chunks`,
-   `staging`).
+   `chunks`).
 2. One process decides over all documents: superseded and deleted citations, exact and near duplicates (`decide`).
 3. Worker processes write the remaining documents to the final parts; a chunk that loses none is only renamed.
 
@@ -30,22 +30,20 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from alembert import artifact
-from alembert.corpus.chunks import ChunkProcessor
+from alembert.corpus.chunks import ChunkProcessor, ChunkStore
 from alembert.corpus.decide import KEPT, ChunkId, Decisions, decide, read_set_aside, sum_counts
 from alembert.corpus.fetch import check_inputs, fetch_inputs
 from alembert.corpus.inputs import InputFile, check_paths_exist, list_input_files
 from alembert.corpus.jobs import ChunkScheduler, CorpusPart, Progress, stage_chunks, write_parts
 from alembert.corpus.readers.encoding import resolve_encoding
 from alembert.corpus.settings import BuildSettings
-from alembert.corpus.staging import ChunkStore
 from alembert.corpus.store import KIND, PARTS_FOLDER, PYARROW_PURPOSE, SET_ASIDE_FILE
-from alembert.errors import BadFile, BadSetting
-from alembert.extras import require
+from alembert.errors import BadFile, BadSetting, require
 from alembert.text.gazetteer import Gazetteer
 from alembert.text.lexicon import read_word_list
 from alembert.text.lexicon_cache import LexiconFile, OpenedLexicons, StopLists, open_lexicons
-from alembert.text.stop_words import STOP_WORDS
-from alembert.workers import processes
+from alembert.text.lexicon_compiler import STOP_WORDS
+from alembert.workers import pool
 
 _MAX_TERMS_NAMED: Final = 3
 
@@ -117,12 +115,12 @@ class _LocalExecutor:
     def stage(self, staging: StagingJob, on_progress: Callable[[Progress], None]) -> None:
         scheduler = ChunkScheduler(staging.files, staging.done)
         job = partial(stage_chunks, scheduler, staging.stage, staging.processor, staging.settings)
-        processes.run_processes(job, self.workers, lambda: on_progress(scheduler.progress()))
+        pool.run_processes(job, self.workers, lambda: on_progress(scheduler.progress()))
 
     def write(self, parts: Sequence[CorpusPart], on_progress: Callable[[Progress], None]) -> None:
-        counter = processes.get_context().Value("q", 0)
+        counter = pool.get_context().Value("q", 0)
         job = partial(write_parts, parts, counter)
-        processes.run_processes(job, self.workers, lambda: on_progress(Progress("writing", counter.value, len(parts))))
+        pool.run_processes(job, self.workers, lambda: on_progress(Progress("writing", counter.value, len(parts))))
 
 
 def build(
@@ -143,7 +141,7 @@ def build(
     """
     lexicon_files, settings = lexicon_files or LexiconFiles(), settings or BuildSettings()
     _check(inputs, lexicon_files, settings)
-    executor_factory = executor_factory or partial(local_executor, workers or processes.default_workers())
+    executor_factory = executor_factory or partial(local_executor, workers or pool.default_workers())
     with fetch_inputs(inputs, out, on_progress) as local:
         files = list_input_files(local.paths, out=out, get_display_name=local.get_display_name, format=settings.format)
         _refuse_streams(files.paths)

@@ -14,11 +14,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from alembert.corpus.build import BuildExecutor, StagingJob
-from alembert.corpus.chunks import ChunkProcessor
+from alembert.corpus.chunks import ChunkProcessor, ChunkStore
 from alembert.corpus.inputs import count_bytes
 from alembert.corpus.jobs import BuildInput, CorpusPart, Progress, stage_input, write_corpus_part
 from alembert.corpus.settings import BuildSettings
-from alembert.corpus.staging import ChunkStore
 from alembert.workers.ray import RayCluster, RayConnection, WorkerSpec, connect
 
 

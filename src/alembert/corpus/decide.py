@@ -1,6 +1,6 @@
 """Decide which documents a corpus keeps: one decision over all chunks, in document order.
 
-In: the side files of all chunks (`staging`). Out: one small number for each document, an index into `DECISION_NAMES`.
+In: the side files of all chunks (`chunks`). Out: one small number for each document, an index into `DECISION_NAMES`.
 First MEDLINE: of several records with the same PMID the last one that gave a document is kept, and a deletion removes
 the citation; a record that was set aside or gave no document (too short, another language) replaces nothing. Then
 duplicates: the first annotated document is kept, or the first if none is annotated. Documents have the order of the
@@ -23,9 +23,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from alembert.corpus.chunks import SIZE_NAMES, ChunkSidecar, ChunkStore, hash_id
 from alembert.corpus.clean import CleanSettings
 from alembert.corpus.duplicates import SIGNATURE_BYTES, Deduplicator
-from alembert.corpus.staging import SIZE_NAMES, ChunkSidecar, ChunkStore, hash_id
 
 DECISION_NAMES = ("kept", "superseded", "deleted", "exact duplicate", "near duplicate")
 KEPT, SUPERSEDED, DELETED, EXACT_DUPLICATE, NEAR_DUPLICATE = range(len(DECISION_NAMES))

@@ -29,8 +29,7 @@ from alembert.corpus.settings import RAW_FILE_SETTINGS
 from alembert.corpus.shard_tokenizer import CORPUS_COLUMNS, ShardTokenizer, WordSettings
 from alembert.corpus.shards import TokenArrays
 from alembert.corpus.store import KIND, Corpus, to_table
-from alembert.errors import BadFile
-from alembert.extras import require
+from alembert.errors import BadFile, require
 from alembert.text.gazetteer import Gazetteer
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.word_counts import TextSample

@@ -41,9 +41,8 @@ from alembert.corpus.object_store import (
     list_objects,
     make_not_found_error,
 )
-from alembert.errors import BadFile, BadInput
-from alembert.extras import require
-from alembert.workers import processes
+from alembert.errors import BadFile, BadInput, require
+from alembert.workers import pool
 
 CACHE_FOLDER: Final = ".alembert-cache"
 STDIN: Final = "-"
@@ -181,7 +180,7 @@ def _list_in_subprocess(address: ObjectAddress) -> list[StoredObject]:
     """List the objects of an address in a process of its own, without hidden ones, as for local folders."""
     with tempfile.TemporaryDirectory(prefix="alembert-") as folder:
         answer = Path(folder) / "listing.json"
-        processes.run_processes(partial(_write_listing, address, answer), 1, lambda: None)
+        pool.run_processes(partial(_write_listing, address, answer), 1, lambda: None)
         stored = [StoredObject(**stored_object) for stored_object in json.loads(answer.read_bytes())]
     visible = [stored_object for stored_object in stored if not _is_hidden(stored_object.name)]
     if not visible:
@@ -255,9 +254,7 @@ def _copy(
     address: ObjectAddress, copies: Sequence[ObjectCopy], total: int, on_progress: Callable[[Progress], None]
 ) -> None:
     before = total - sum(copy.stored.size for copy in copies)
-    numbers, done = processes.get_context().Value("q", 0), processes.get_context().Value("q", 0)
+    numbers, done = pool.get_context().Value("q", 0), pool.get_context().Value("q", 0)
     job = partial(copy_objects, address, copies, numbers, done)
     workers = min(_PARALLEL_COPIES, len(copies))
-    processes.run_processes(
-        job, workers, lambda: on_progress(Progress("copying the input", before + done.value, total))
-    )
+    pool.run_processes(job, workers, lambda: on_progress(Progress("copying the input", before + done.value, total)))

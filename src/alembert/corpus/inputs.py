@@ -28,8 +28,7 @@ from alembert.corpus.readers import Item, ReadOptions, brat, detect_file_format,
 from alembert.corpus.readers.contract import Remark
 from alembert.corpus.readers.source import readable_name, strip_compression_suffix
 from alembert.corpus.store import Corpus
-from alembert.errors import BadFile, BadSetting
-from alembert.extras import require
+from alembert.errors import BadFile, BadSetting, require
 
 
 def expand_inputs(inputs: Sequence[str | Path]) -> list[Path]:

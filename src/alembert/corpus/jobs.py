@@ -15,14 +15,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from alembert import artifact
-from alembert.corpus.chunks import ChunkProcessor
+from alembert.corpus.chunks import ChunkProcessor, ChunkStore, split_into_chunks
 from alembert.corpus.decide import KEPT, Decisions
 from alembert.corpus.inputs import InputFile, InputReader, count_bytes, try_detect_format
 from alembert.corpus.readers.source import readable_name
 from alembert.corpus.settings import BuildSettings
-from alembert.corpus.staging import ChunkStore, split_into_chunks
 from alembert.corpus.store import to_bytes
-from alembert.workers import processes
+from alembert.workers import pool
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ class ChunkScheduler:
     """Shared memory with, for each input, how many chunks are claimed, how far it was read and whether it is done."""
 
     def __init__(self, files: Sequence[InputFile], done: Sequence[bool]) -> None:
-        context = processes.get_context()
+        context = pool.get_context()
         self.files = list(files)
         self.sizes = [count_bytes(file.path) for file in files]
         self._lock = context.Lock()
@@ -156,7 +155,7 @@ class CorpusPart:
 
 def write_parts(parts: Sequence[CorpusPart], counter: Any) -> None:
     """Write the parts that this process claims from a shared counter."""
-    for number in processes.claim_numbers(counter, len(parts)):
+    for number in pool.claim_numbers(counter, len(parts)):
         write_corpus_part(parts[number])
 
 

@@ -1,4 +1,8 @@
-"""The verb `corpus label`: sentences of plain text with entities found by dictionaries, for taggers to warm up with.
+"""The verb `corpus label`: sentences with entities found by dictionaries, without those that other files have.
+
+A sentence that is in one of the excluded files, or holds a sentence of theirs, is left out. Letters and digits in lower case are compared alone: white space, punctuation and the spaces between
+the tokens of CoNLL files make no difference. A sentence of up to 60 such characters must be the same as a whole one of the
+files; a longer one may begin and end anywhere, since files divide text into sentences in different ways.
 
 In: a Corpus folder or raw files, lexicons by label, files whose sentences must not be used, settings. Out: a file of JSON
 lines, one sentence each, as `finetune --task tag` reads them; where the dictionaries are unsure the sentence lists unknown
@@ -11,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,14 +26,89 @@ from typing import Any, Final
 from alembert import artifact
 from alembert.corpus.document import FROM_LEXICON, Document, Entity
 from alembert.corpus.excerpt import TextSampleReader
-from alembert.corpus.exclusion import ExcludedText, normalise_sentence
 from alembert.corpus.inputs import expand_inputs, list_input_files
 from alembert.corpus.jobs import Progress
+from alembert.corpus.readers import read
 from alembert.corpus.writers import write
 from alembert.errors import BadFile, BadSetting
 from alembert.text.dictionary_labels import UNKNOWN_RULES, DictionaryLabeller, DictionaryLabels
 from alembert.text.lexicon_cache import LexiconFile
 from alembert.text.sentences import split_sentences
+
+_BLOCK: Final = 30
+"""Characters of an aligned piece; any run of twice as many holds one whole."""
+_NO_LETTER: Final = re.compile(r"[\W_]+")
+
+
+def normalise_sentence(text: str) -> str:
+    """Keep letters and digits, in lower case.
+
+    >>> normalise_sentence("IL-2 ( 5 mg )") == normalise_sentence("IL-2 (5 mg)") == "il25mg"
+    True
+    """
+    return _NO_LETTER.sub("", text.lower())
+
+
+@dataclass(eq=False)
+class ExcludedText:
+    """Texts of which no sentence may be used."""
+
+    texts: list[str] = field(default_factory=list)
+    """Normalised, one for each document."""
+    sentences: set[str] = field(default_factory=set)
+    _blocks: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    """Aligned pieces of the texts -> which text, and where in it."""
+    _starts: dict[str, list[str]] = field(default_factory=dict)
+    """First characters of long sentences -> these sentences."""
+
+    @classmethod
+    def read(cls, paths: Iterable[Path]) -> ExcludedText:
+        """Read files; one without any text is an error, since nothing would be excluded."""
+        excluded = cls()
+        for path in paths:
+            before = len(excluded.texts)
+            for file in list_input_files([path]).paths:
+                for item in read(file):
+                    if isinstance(item, Document):
+                        excluded.add(item.text)
+            if len(excluded.texts) == before:
+                raise BadFile(f"{path} has no text that could be excluded. Check the file and its format.")
+        return excluded
+
+    def add(self, text: str) -> None:
+        """Exclude a text and its sentences."""
+        whole = normalise_sentence(text)
+        self.texts.append(whole)
+        for start in range(0, len(whole) - _BLOCK + 1, _BLOCK):
+            self._blocks.setdefault(whole[start : start + _BLOCK], []).append((len(self.texts) - 1, start))
+        for sentence in (whole, *(normalise_sentence(text[start:end]) for start, end in split_sentences(text))):
+            if sentence not in self.sentences:
+                self.sentences.add(sentence)
+                if len(sentence) > 2 * _BLOCK:
+                    self._starts.setdefault(sentence[:_BLOCK], []).append(sentence)
+
+    def has(self, sentence: str) -> bool:
+        """Return whether a normalised sentence is among the texts, or holds a long sentence of theirs."""
+        if sentence in self.sentences:
+            return True
+        if len(sentence) < 2 * _BLOCK:
+            return False
+        return self._is_part(sentence) or self._holds_one(sentence)
+
+    def _is_part(self, sentence: str) -> bool:
+        for shift in range(_BLOCK):
+            for number, start in self._blocks.get(sentence[shift : shift + _BLOCK], ()):
+                if start >= shift and self.texts[number].startswith(sentence, start - shift):
+                    return True
+        return False
+
+    def _holds_one(self, sentence: str) -> bool:
+        return any(
+            sentence.startswith(other, start)
+            for start in range(len(sentence) - 2 * _BLOCK)
+            for other in self._starts.get(sentence[start : start + _BLOCK], ())
+        )
+
 
 _BATCH: Final = 32
 _ENDINGS: Final = (".jsonl", ".jsonl.gz", ".jsonl.zst")

@@ -2,7 +2,7 @@
 
 In: an address such as `s3://bucket/prefix/`, which may carry options and credentials for pyarrow. Out: the objects by
 their names below the address, and files with their bytes. The libraries of the stores start threads, which do not
-survive a fork and delay the end of a process: call these functions in processes of their own (`workers.processes`).
+survive a fork and delay the end of a process: call these functions in processes of their own (`workers.pool`).
 Error messages of a store may contain credentials, so only the error code is passed on.
 """
 
@@ -19,7 +19,7 @@ from urllib.parse import quote, unquote
 
 from alembert.artifact.disk import sync_folder, translate_os_errors
 from alembert.errors import BadFile, BadSetting
-from alembert.workers.processes import claim_numbers
+from alembert.workers.pool import claim_numbers
 
 SCHEMES: Final = ("s3", "gs")
 _BLOCK_BYTES: Final = 8 << 20

@@ -32,7 +32,7 @@ from alembert.corpus.shards import FORMAT, KIND, Shards, list_types, type_dtype
 from alembert.corpus.store import Corpus
 from alembert.errors import BadFile, FolderBusy
 from alembert.text.tokenizer import Tokenizer
-from alembert.workers import processes
+from alembert.workers import pool
 
 _POLL_SECONDS = 0.25
 """Seconds between checks for shards that another process builds."""
@@ -62,7 +62,7 @@ def open_or_build_shards(
                 plan,
                 corpus,
                 shard_tokenizer,
-                workers=workers or processes.default_workers(),
+                workers=workers or pool.default_workers(),
                 on_progress=on_progress,
             )
         except FolderBusy:
@@ -114,9 +114,9 @@ def _build(
         stage.mkdir(exist_ok=True)
         tasks = [(part, stage / f"{number:06}") for number, part in enumerate(corpus.parts)]
         missing = [task for task in tasks if not task[1].exists()]
-        counter = processes.get_context().Value("q", 0)
+        counter = pool.get_context().Value("q", 0)
         job = partial(_tokenize_parts, missing, counter, shard_tokenizer)
-        processes.run_processes(job, min(workers, len(missing)), lambda: on_progress(_read_progress(stage, len(tasks))))
+        pool.run_processes(job, min(workers, len(missing)), lambda: on_progress(_read_progress(stage, len(tasks))))
         draft.counts.update(_join([path for _, path in tasks], draft.path, shard_tokenizer.dtypes, on_progress))
 
 
@@ -130,7 +130,7 @@ def _tokenize_parts(tasks: Sequence[tuple[Path, Path]], counter: Any, shard_toke
     # The work is parallel already, and threads of the library do not survive a fork.
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     gc.disable()  # millions of offsets, none of them in a cycle, would be visited again and again
-    for number in processes.claim_numbers(counter, len(tasks)):
+    for number in pool.claim_numbers(counter, len(tasks)):
         part, path = tasks[number]
         artifact.atomic_write(path, _to_bytes(*shard_tokenizer.tokenize_part(part)))
 

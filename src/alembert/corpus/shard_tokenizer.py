@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alembert.corpus.shards import ENTITY_END, ENTITY_START, IN_ENTITY, TYPE_COUNT, WORD_START, array_dtypes, list_types
-from alembert.extras import is_installed, require
+from alembert.errors import is_installed, require
 from alembert.text.sentences import CJK
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import CONTINUATION_PREFIX

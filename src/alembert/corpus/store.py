@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from alembert import artifact
 from alembert.corpus.document import Document, Section, Span, add_lexicon_terms, from_record, to_record
-from alembert.extras import require
+from alembert.errors import require
 
 KIND = "Corpus"
 PYARROW_PURPOSE = "A Corpus, which is stored as Parquet,"

@@ -13,8 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from alembert.errors import BadFile
-from alembert.extras import TRAINING, require
+from alembert.errors import TRAINING, BadFile, require
 
 if TYPE_CHECKING:
     from alembert.demo.abstracts import AbstractsReport

@@ -1,27 +1,49 @@
-"""The page of the demo.
+"""The page of the demo: the abstracts with their entities, then what came out of the chain.
 
 In: what the steps left in their folders, and what they printed. Out: the page. What a shipped model found stands first,
 then what came out of the chain: annotated text, and the models in one table and one plot; then how they learnt, what was
 done, and where to go next.
+
+The abstracts have no right answers, so the lines below entities show how sure
+the model is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from itertools import groupby, islice
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Final
 
 from alembert import sample
-from alembert.charts import render_figure
+from alembert.charts import build_bar_chart, render_figure
 from alembert.demo import DemoFolders, DemoStep
-from alembert.demo.abstracts_page import render_abstracts
 from alembert.demo.text_steps import entity_marks, read_annotated
-from alembert.html import colour_by_label, render_legend, render_list, render_page, render_table, render_text
+from alembert.html import (
+    LIKELY,
+    SURE,
+    ColourFunction,
+    EntityMark,
+    ScoreRange,
+    colour_by_label,
+    name_score_range,
+    render_columns,
+    render_details,
+    render_legend,
+    render_list,
+    render_page,
+    render_runs,
+    render_score_legend,
+    render_table,
+    render_text,
+    render_tiles,
+    split_runs,
+)
 from alembert.inspect.comparison_plot import build_comparison_chart
 from alembert.inspect.reports import comparison_sentences, model_table
-from alembert.inspect.tables import render_excerpts
+from alembert.inspect.tables import Cell, Table, render_excerpts
 from alembert.train.curves import Panel, build_panels, render_panels
 from alembert.train.runlog import RunLog
 
@@ -29,6 +51,7 @@ if TYPE_CHECKING:
     from alembert.corpus.document import Document
     from alembert.demo.abstracts import AbstractsReport
     from alembert.inspect.comparison import ComparisonReport
+
 
 LANGUAGES: Final = {"en": "English", "zh": "Chinese"}
 SHOWN_DOCUMENTS: Final = 2
@@ -140,3 +163,92 @@ def _shell(commands: Sequence[str]) -> str:
 def _next_steps(commands: Sequence[str]) -> Iterator[str]:
     yield f"<h2>Where to go next</h2>\n{_shell(commands)}"
     yield render_table(("page", "what it is about"), GUIDES.items(), {0, 1})
+
+
+OPEN_ABSTRACTS: Final = 3
+"""Abstracts that the page shows at once; the others open at a click."""
+_TOP: Final = 12
+"""Names of a type in the list."""
+_RANGES: Final[Mapping[ScoreRange, str]] = {
+    "unsure": f"below {LIKELY:g}",
+    "likely": f"{LIKELY:g} to {SURE:g}",
+    "sure": f"{SURE:g} and above",
+}
+
+
+def render_abstracts(report: AbstractsReport) -> Iterator[str]:
+    """Yield the abstracts, then the counts."""
+    yield f"<h2>What the model {escape(report.model)} finds in abstracts</h2>"
+    yield (
+        "<p>The studies are fictional and were written for this project, and training has not seen them. Each entity has its "
+        "type behind it. The line below says how sure the model is; the score, from 0 to 1, is under the pointer. Nobody has "
+        f"annotated these texts: how often the model is right is on its card, <code>alembert models {escape(report.model)}"
+        "</code>.</p>"
+    )
+    yield render_legend({label: number for number, label in enumerate(report.labels)})
+    yield render_score_legend()
+    colour = colour_by_label(report.labels)
+    for number, document in enumerate(report.documents):
+        yield _render_abstract(document, colour, is_open=number < OPEN_ABSTRACTS)
+    yield "<h2>What it found, in numbers</h2>"
+    yield from _numbers(report)
+
+
+def _render_abstract(document: Document, colour: ColourFunction, *, is_open: bool) -> str:
+    title_end = next((section.end for section in document.sections if section.kind == "title"), 0)
+    marks = [
+        EntityMark(start, end, entity.label, score=entity.score)
+        for entity in document.entities
+        for start, end in entity.spans
+    ]
+    body_start = title_end + len(document.text[title_end:]) - len(document.text[title_end:].lstrip())
+    title = render_runs(split_runs(document.text, marks, 0, title_end), colour) if title_end else escape(document.id)
+    body = render_runs(split_runs(document.text, marks, body_start), colour)
+    return render_details(title, render_text(body, "en"), is_open=is_open)
+
+
+def _numbers(report: AbstractsReport) -> Iterator[str]:
+    yield render_tiles(
+        {
+            "abstracts": f"{len(report.documents):,}",
+            "words": f"{report.words:,}",
+            "entities": f"{len(report.entities()):,}",
+            "words per second, here": f"{report.words_per_second:,.0f}",
+        }
+    )
+    yield render_columns((_mentions_figure(report), _scores_figure(report)))
+    yield _types_table(report).html()
+    yield render_list(_top_names(report))
+
+
+def _mentions_figure(report: AbstractsReport) -> str:
+    names = {label: report.count_names(label) for label in report.labels}
+    bars = {label: (counts.total(), len(counts)) for label, counts in names.items()}
+    chart = build_bar_chart("Entities by type", ("mentions", "different names"), bars, counts=True)
+    return render_figure(chart, "Entities by type, in the colours of the legend above")
+
+
+def _scores_figure(report: AbstractsReport) -> str:
+    bars = {}
+    for label in report.labels:
+        ranges = [name_score_range(entity.score) for entity in report.entities(label)]
+        bars[label] = [ranges.count(name) for name in _RANGES]
+    chart = build_bar_chart("Entities by score", tuple(_RANGES.values()), bars, counts=True)
+    return render_figure(chart, "Mentions by score")
+
+
+def _types_table(report: AbstractsReport) -> Table:
+    rows: list[tuple[Cell, ...]] = []
+    for label in report.labels:
+        names = report.count_names(label)
+        scores = [entity.score for entity in report.entities(label) if entity.score is not None]
+        rows.append((label, names.total(), len(names), fmean(scores) if scores else None))
+    header = ("type", "mentions", "different names", "mean score")
+    return Table(name="types", title="Entities by type", header=header, rows=tuple(rows))
+
+
+def _top_names(report: AbstractsReport) -> Iterator[str]:
+    for label in report.labels:
+        top = report.count_names(label).most_common(_TOP)
+        if top:
+            yield f"{label}, most frequent: {', '.join(f'{name} {count}' for name, count in top)}"

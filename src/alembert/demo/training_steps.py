@@ -28,8 +28,7 @@ def pretrain(folders: DemoFolders) -> DemoStep:
     """Pre-train the extended checkpoint on the corpus."""
     from alembert.train.pretrain.inputs import PretrainStart
     from alembert.train.pretrain.pretrain import pretrain as run
-    from alembert.train.pretrain.recipes import biobert
-    from alembert.train.pretrain.settings import HeldOutSettings
+    from alembert.train.pretrain.settings import HeldOutSettings, biobert
     from alembert.train.run import RunContext
     from alembert.train.settings import BatchSettings, ModelSettings, OptimiserSettings
 

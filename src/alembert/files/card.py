@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from alembert.files.family import Blueprint
 from alembert.nn.heads import HeadSpec
-from alembert.nn.pointer import POINTER_WIDTH
+from alembert.nn.tag_outputs import POINTER_WIDTH
 
 _MEANING = {
     "masked_lm": "fills masked tokens",

@@ -25,12 +25,11 @@ from torch import Tensor
 
 from alembert import artifact, hardware
 from alembert.artifact import shortlist
-from alembert.artifact.json_files import read_json, refuse_malformed
+from alembert.artifact.disk import read_json, refuse_malformed
 from alembert.errors import BadFile, BadSetting, UnsupportedTokenizer
 from alembert.files import weights as stored_weights
 from alembert.files.card import build_model_card
-from alembert.files.families import choose_family, get_family
-from alembert.files.families.native import NativeFormat
+from alembert.files.families import NativeFormat, choose_family, get_family
 from alembert.files.family import EXTRA_KEY, Blueprint, CheckpointFormat
 from alembert.files.weights import SHARD_BYTES, SafetensorsWeights, WeightSource, load_pickled
 from alembert.hub import PICKLE_PATTERN, find_folder, get_hub_id, is_hub_id, model_folder

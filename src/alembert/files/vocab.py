@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from alembert import artifact
-from alembert.errors import AlreadyDone, BadInput, BadSetting
-from alembert.extras import TRAINING, require
+from alembert.errors import TRAINING, AlreadyDone, BadInput, BadSetting, require
 from alembert.hub import model_folder
 from alembert.text import learn as learning
 from alembert.text import learn as pruning

@@ -21,7 +21,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from alembert.artifact.json_files import check_whole_number, parse_json, read_json, refuse_malformed
+from alembert.artifact.disk import check_whole_number, parse_json, read_json, refuse_malformed
 from alembert.errors import BadFile
 
 WEIGHTS_FILE: Final = "model.safetensors"

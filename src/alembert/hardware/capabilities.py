@@ -14,16 +14,17 @@ from importlib.util import find_spec
 from typing import Any
 
 from alembert.errors import BadSetting
-from alembert.hardware import cache
-from alembert.hardware.cpu import Cpu, read_cpu
+from alembert.hardware import environment
 from alembert.hardware.environment import (
     ISA_VARIABLE,
     WITHOUT_AMX,
     WITHOUT_AVX512,
+    Cpu,
     get_user_value,
     has_limit,
     make_cache_key,
     prepare_environment,
+    read_cpu,
 )
 from alembert.hardware.torch_settings import choose_threads
 from alembert.hardware.trials import OUTCOMES, PROBED_TYPES, Prober, ProbeResult, probe_library
@@ -235,7 +236,7 @@ def detect_capabilities(refresh: bool = False, *, cpu: Cpu | None = None, prober
     capabilities = _decide(cpu, trials)
     key = make_cache_key(cpu)
     if any(trial.outcome == "works" for trial in trials):
-        cache.store(
+        environment.store(
             key, {"isa_limit": _get_storable_limit(capabilities), "trials": [asdict(trial) for trial in trials]}
         )
     prepare_environment()  # lifts the precaution at once where AMX has just been seen to work
@@ -245,7 +246,7 @@ def detect_capabilities(refresh: bool = False, *, cpu: Cpu | None = None, prober
 def load_cached_capabilities(cpu: Cpu | None = None) -> Capabilities | None:
     """Return the cached answer for this machine, or None if there is none that makes sense."""
     cpu = cpu or read_cpu()
-    answer = cache.load(make_cache_key(cpu))
+    answer = environment.load(make_cache_key(cpu))
     if not has_limit(answer):
         return None
     try:

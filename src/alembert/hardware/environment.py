@@ -1,4 +1,16 @@
-"""The environment variables that torch, OpenVINO and their dependencies read when they load.
+"""What is known and set before any library loads: the processor, the cache of measurements, environment variables.
+
+What the processor says about itself, and the key under which answers about it are remembered.
+
+Read at `import alembert`, hence standard library only, no subprocess, and NamedTuple instead of dataclass (whose
+import alone costs ten milliseconds). What is advertised here is not yet believed: see `trials`.
+
+The cache of what was measured: one small JSON file per machine and library version.
+
+A cache may be lost at any time: whatever cannot be read, is damaged or belongs to another machine counts as absent,
+and a folder that cannot be written is no error. Files are replaced atomically, so processes may race.
+
+The environment variables that torch, OpenVINO and their dependencies read when they load.
 
 Called at `import alembert`, from any entry point; worker processes inherit the result. A variable that the user has set
 is never touched. Ours are listed in `ALEMBERT_ENVIRONMENT`, so that a worker can tell an inherited value of ours, which
@@ -7,11 +19,143 @@ it may decide anew (it may run on another machine), from the user's own.
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import sys
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
 
-from alembert.hardware import cache
-from alembert.hardware.cpu import Cpu, machine_key, read_cpu
+from alembert.errors import BadFile
+
+AMX = frozenset({"amx_tile", "amx_bf16", "amx_int8", "amx_fp16"})
+NOTABLE_FLAGS = ("avx2", "avx_vnni", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", *sorted(AMX))
+_ARM = ("asimd", "asimddp", "i8mm", "bf16", "sve", "sme")
+
+
+class Cpu(NamedTuple):
+    """Name and advertised instruction sets of the processor."""
+
+    model: str
+    flags: frozenset[str]
+
+    @property
+    def advertises_amx(self) -> bool:
+        """Whether the processor claims to have tile instructions."""
+        return bool(self.flags & AMX)
+
+    @property
+    def notable_flags(self) -> list[str]:
+        """The advertised instruction sets that matter for matrix multiplication."""
+        return [flag for flag in (*NOTABLE_FLAGS, *_ARM) if flag in self.flags]
+
+
+def read_cpu(cpuinfo: str | None = None) -> Cpu:
+    """Describe the processor from the text of `/proc/cpuinfo`, or from the platform where there is none."""
+    text = _first_processor() if cpuinfo is None else cpuinfo
+    flags = _field(text, "flags|Features").split()
+    model = _field(text, "model name|CPU part|cpu model|cpu")
+    return Cpu(model or _platform_name(), frozenset(flags))
+
+
+def machine_key(cpu: Cpu) -> dict[str, str | int | None]:
+    """Name everything that would make a remembered answer wrong if it changed."""
+    from alembert import __version__
+
+    return {
+        "cpu": cpu.model,
+        "flags": zlib.crc32(" ".join(sorted(cpu.flags)).encode()),
+        "cores": os.cpu_count(),
+        "kernel": os.uname().release if hasattr(os, "uname") else sys.platform,
+        "torch": installed_version("torch"),
+        "openvino": installed_version("openvino"),
+        "onnxruntime": installed_version("onnxruntime"),
+        "alembert": __version__,
+    }
+
+
+def installed_version(package: str) -> str | None:
+    """Find a package's version by its folder name; `importlib.metadata` would cost 30 ms of every import."""
+    pattern = re.compile(rf"{package}-([^-]+).*\.(dist|egg)-info")
+    for folder in sys.path:
+        try:
+            names = os.listdir(folder or ".")  # noqa: PTH208 - a Path per entry would be slow here
+        except OSError:
+            continue
+        for match in filter(None, map(pattern.fullmatch, names)):
+            return match[1]
+    return None
+
+
+def _first_processor() -> str:
+    try:
+        # One page or two: with hundreds of cores the whole file takes the kernel tens of milliseconds.
+        with Path("/proc/cpuinfo").open("rb", buffering=0) as file:
+            return (file.read(8192) or b"").decode("utf8", "replace")
+    except OSError:
+        return ""
+
+
+def _field(text: str, names: str) -> str:
+    match = re.search(rf"^(?:{names})[ \t]*:[ \t]*(.+)$", text, re.MULTILINE)
+    return match[1].strip() if match else ""
+
+
+def _platform_name() -> str:
+    machine = os.uname().machine if hasattr(os, "uname") else ""
+    return os.environ.get("PROCESSOR_IDENTIFIER") or machine or "unknown processor"
+
+
+FORMAT = 1
+_LARGEST = 1 << 20
+
+CacheKey = Mapping[str, str | int | None]
+
+
+def get_cache_folder() -> Path:
+    """Name the cache folder: `ALEMBERT_CACHE`, else the user's cache folder."""
+    if own := os.environ.get("ALEMBERT_CACHE"):
+        return Path(own)
+    if shared := os.environ.get("XDG_CACHE_HOME"):
+        return Path(shared) / "alembert"
+    try:
+        return Path.home() / ".cache" / "alembert"
+    except RuntimeError:  # a user without a home, as in some containers
+        return Path(".cache") / "alembert"
+
+
+def get_cache_file(key: CacheKey) -> Path:
+    """Name the file that holds the answer for this key."""
+    digest = zlib.crc32(json.dumps(key, sort_keys=True).encode())
+    return get_cache_folder() / f"hardware-{digest:08x}.json"
+
+
+def load(key: CacheKey) -> dict[str, Any] | None:
+    """Return what was stored under this key, or None."""
+    try:
+        with get_cache_file(key).open("rb") as file:
+            content = json.loads(file.read(_LARGEST))
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isinstance(content, dict) or content.get("format") != FORMAT or content.get("key") != key:
+        return None
+    return content
+
+
+def store(key: CacheKey, answer: Mapping[str, Any]) -> bool:
+    """Write the answer; return whether it could be written."""
+    from alembert.artifact.disk import atomic_write
+
+    target = get_cache_file(key)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        atomic_write(target, json.dumps({"format": FORMAT, "key": key, **answer}, indent=1).encode())
+    except (OSError, BadFile):
+        return False
+    return True
+
 
 ISA_VARIABLE = "ONEDNN_MAX_CPU_ISA"
 WITHOUT_AMX = "AVX512_CORE_BF16"
@@ -70,7 +214,7 @@ def get_user_value(name: str) -> str | None:
     return None if f"{name}={value}" in ours else value
 
 
-def make_cache_key(cpu: Cpu) -> cache.CacheKey:
+def make_cache_key(cpu: Cpu) -> CacheKey:
     """Name the machine, its libraries, and the user's own limit, under which other numbers would be measured."""
     return {**machine_key(cpu), ISA_VARIABLE: get_user_value(ISA_VARIABLE)}
 
@@ -92,7 +236,7 @@ def _get_wait_policy() -> EnvironmentVariable:
 
 
 def _isa_limit(cpu: Cpu) -> tuple[str | None, str]:
-    answer = cache.load(make_cache_key(cpu))
+    answer = load(make_cache_key(cpu))
     if has_limit(answer):
         return answer["isa_limit"], "As found by trying on this machine."
     if cpu.advertises_amx:

@@ -5,7 +5,7 @@ hidden from them here, and they run without it. The instruction limit is in the 
 (`environment`).
 
 Compiled OpenVINO graphs are kept in the cache folder: compiling would take a third of a command's start. As with all that
-is cached (`cache`), whatever is missing, damaged or of another version or processor counts as absent, and a folder that
+is cached (`environment`), whatever is missing, damaged or of another version or processor counts as absent, and a folder that
 cannot be written is no error. The last few graphs are kept, and no large ones: those take as long to read as to compile.
 The key is a hash of the graph's bytes, not of the folder's description: a folder whose files were changed must not pass
 for an intact one. SHA-256 takes about half a millisecond for a megabyte.
@@ -25,9 +25,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from alembert.errors import BadFile
-from alembert.extras import require
-from alembert.hardware import cache
+from alembert.errors import BadFile, require
+from alembert.hardware import environment
 from alembert.hardware.environment import ISA_VARIABLE
 
 
@@ -133,7 +132,7 @@ def load_or_compile(graph: Path, settings: Mapping[str, Any]) -> Any:
 
 def get_compiled_folder() -> Path:
     """Name the folder of compiled graphs."""
-    return cache.get_cache_folder() / "openvino"
+    return environment.get_cache_folder() / "openvino"
 
 
 def _key(content: _GraphContent, settings: Mapping[str, Any]) -> str:

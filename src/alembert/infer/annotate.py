@@ -14,12 +14,11 @@ from typing import Any, Final
 
 import numpy as np
 
+from alembert.corpus.chunks import hash_id
 from alembert.corpus.document import Document
 from alembert.corpus.jobs import Progress
 from alembert.corpus.readers import FORMATS, ReadOptions
-from alembert.corpus.staging import hash_id
-from alembert.errors import BadSetting
-from alembert.extras import require
+from alembert.errors import BadSetting, require
 from alembert.infer.annotate_chunks import (
     KIND,
     PART_FORMATS,

@@ -210,7 +210,7 @@ def _openvino_runner(engine: ExportEngine) -> Callable[[Sequence[Row], str], Out
 
 def _onnxruntime_runner(engine: ExportEngine) -> Callable[[Sequence[Row], str], Outputs]:
     from alembert.hardware.runtimes import import_onnxruntime
-    from alembert.tasks.runtime.graphs import build_bert_inputs
+    from alembert.tasks.runtime.export import build_bert_inputs
 
     session = import_onnxruntime().InferenceSession(str(engine.folder / GRAPH_FILES["onnx"]))
 

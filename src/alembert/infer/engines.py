@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from alembert.artifact import shortlist
-from alembert.errors import BadFile, BadSetting
-from alembert.extras import TRAINING, is_installed, require
+from alembert.errors import TRAINING, BadFile, BadSetting, is_installed, require
 from alembert.hardware.runtimes import check_openvino_installed
 from alembert.tasks.runtime.export import (
     CompileGraph,
@@ -120,10 +119,10 @@ class ExportEngine:
         """What opens the graph in its library, which is loaded then."""
         file = self.folder / GRAPH_FILES[self.facts.format]
         if self.facts.format == "onnx":
-            from alembert.tasks.runtime.graphs import OnnxGraph
+            from alembert.tasks.runtime.export import OnnxGraph
 
             return partial(OnnxGraph, file)
-        from alembert.tasks.runtime.graphs import OpenVinoGraph
+        from alembert.tasks.runtime.export import OpenVinoGraph
 
         opened = partial(OpenVinoGraph, file, exact=self.facts.precision != "int8", longest=self.facts.longest)
         # What single texts run on is kept for the next process, which starts sooner with it.

@@ -24,13 +24,13 @@ from alembert.infer.scoring import (
     predict_with_progress,
     score_models,
 )
-from alembert.tasks.confidence import (
+from alembert.tasks.metrics import Interval
+from alembert.tasks.metrics.calibration import (
     ConfidenceCurve,
     build_confidence_curve,
     build_confusion_matrix,
     collect_confidences,
 )
-from alembert.tasks.metrics.bootstrap import Interval
 from alembert.tasks.task import SampleMetric, TaskScores
 
 if TYPE_CHECKING:

@@ -29,13 +29,8 @@ import numpy.typing as npt
 
 from alembert.data.windows import Row
 from alembert.errors import BadInput, BadSetting
-from alembert.tasks.decoding.generation import (
-    GeneratedTokens,
-    IncrementalDecoder,
-    Prompt,
-    generate_texts,
-)
-from alembert.tasks.decoding.search import DecodeSettings
+from alembert.tasks.generate.decoding import DecodeSettings
+from alembert.tasks.generate.writing import GeneratedTokens, IncrementalDecoder, Prompt, generate_texts
 from alembert.text.tokenizer import Tokenizer, detokenize
 
 

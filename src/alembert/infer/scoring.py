@@ -19,11 +19,11 @@ from alembert.corpus.inputs import list_input_files
 from alembert.corpus.jobs import Progress
 from alembert.corpus.readers.contract import ReadOptions, Remark
 from alembert.errors import BadFile, BadSetting
+from alembert.tasks import metrics
 from alembert.tasks.example import ReadResult, get_group_ids
 from alembert.tasks.files import NO_HASHES_REASON, TASK_FILE, read_tasks
-from alembert.tasks.metrics import bootstrap
-from alembert.tasks.metrics.bootstrap import Interval
-from alembert.tasks.splitting import parse_split, split_examples
+from alembert.tasks.metrics import Interval
+from alembert.tasks.reading import parse_split, split_examples
 from alembert.tasks.task import SampleMetric, TaskScores
 
 if TYPE_CHECKING:
@@ -125,11 +125,11 @@ class ModelComparison:
         """How many documents the examples are from: what samples are drawn of."""
         return len({example.group_id for example in self.examples})
 
-    def paired_bootstrap(self, one: ScoredModel, other: ScoredModel) -> bootstrap.PairedComparison:
+    def paired_bootstrap(self, one: ScoredModel, other: ScoredModel) -> metrics.PairedComparison:
         """Compare two models by paired bootstrap: the score of one minus that of the other."""
         chance = {"rounds": self.rounds, "seed": self.seed}
         kin = get_group_ids(self.examples)
-        return bootstrap.compare_paired(one.measure, other.measure, len(self.examples), **chance, kin=kin)
+        return metrics.compare_paired(one.measure, other.measure, len(self.examples), **chance, kin=kin)
 
 
 def score_models(
@@ -187,7 +187,7 @@ def _score_model(
         predictions=predictions,
         scores=model.task.score(examples, predictions),
         measure=measure,
-        interval=bootstrap.bootstrap_interval(measure, len(examples), rounds=rounds, seed=seed, kin=kin),
+        interval=metrics.bootstrap_interval(measure, len(examples), rounds=rounds, seed=seed, kin=kin),
     )
 
 

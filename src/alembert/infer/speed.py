@@ -173,7 +173,7 @@ def describe_machine(device: str) -> str:
     """Name what computes, in a few words."""
     if device != "cpu":
         return device
-    from alembert.hardware.cpu import read_cpu
+    from alembert.hardware.environment import read_cpu
     from alembert.hardware.torch_settings import choose_threads
 
     threads = choose_threads().count

@@ -23,9 +23,9 @@ from alembert.data.batching import map_in_threads
 from alembert.errors import BadFile, BadInput, BadSetting, UserError
 from alembert.hub import model_folder
 from alembert.infer.engines import ModelSize, open_engine
-from alembert.tasks.confidence import find_threshold
 from alembert.tasks.example import EncodedExample, Example, ReadResult
 from alembert.tasks.files import SavedTask, choose_task, read_tasks
+from alembert.tasks.metrics.calibration import find_threshold
 from alembert.tasks.runtime import HeadRunner, run_together
 from alembert.tasks.task import AnyTask, Task
 from alembert.text.lexicon import parse_lexicon_option

@@ -24,8 +24,8 @@ from alembert.infer.scoring import (
     score_models,
 )
 from alembert.infer.speed import MEASURE_SECONDS, Clock, Speed, describe_machine, measure_speeds
-from alembert.tasks.metrics import bootstrap
-from alembert.tasks.metrics.bootstrap import Interval
+from alembert.tasks import metrics
+from alembert.tasks.metrics import Interval
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +39,7 @@ class ModelSummary:
     size: ModelSize
     speed: Speed | None = None
     """None: it was not measured."""
-    against: bootstrap.PairedComparison | None = None
+    against: metrics.PairedComparison | None = None
     """Its score minus that of the reference, on the same examples; none: it is the reference."""
 
 
@@ -152,7 +152,7 @@ def build_comparison(
 
 
 def _summarise_model(
-    name: str, scored: ScoredModel, speed: Speed | None, against: bootstrap.PairedComparison | None
+    name: str, scored: ScoredModel, speed: Speed | None, against: metrics.PairedComparison | None
 ) -> ModelSummary:
     return ModelSummary(
         name=name,

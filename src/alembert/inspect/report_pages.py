@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from alembert.artifact import atomic_write
-from alembert.artifact.json_files import to_json_bytes
+from alembert.artifact.disk import to_json_bytes
 from alembert.charts import (
     WIDTH,
     Chart,
@@ -34,7 +34,7 @@ from alembert.inspect.reports import (
     evaluation_sentences,
     evaluation_tables,
 )
-from alembert.tasks.confidence import ConfidenceCurve
+from alembert.tasks.metrics.calibration import ConfidenceCurve
 
 
 def write_comparison(comparison: ComparisonReport, folder: str | Path) -> list[Path]:

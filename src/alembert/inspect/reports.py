@@ -11,7 +11,7 @@ from alembert.inspect.comparison import ComparisonReport, ModelSummary
 from alembert.inspect.tables import Cell, Table
 from alembert.tasks.example import Coverage
 from alembert.tasks.files import NO_HASHES_REASON
-from alembert.tasks.metrics.bootstrap import Interval
+from alembert.tasks.metrics import Interval
 
 _COUNTS = ("support", "guessed")
 _MIN_DOCUMENTS: Final = 10

@@ -30,7 +30,7 @@ from alembert.html import (
     render_table,
     split_runs,
 )
-from alembert.tasks.metrics.bootstrap import Tally
+from alembert.tasks.metrics import Tally
 
 SCORE_HEADER: Final = ("gold", "recall", "guessed", "precision", "f1")
 Cell = str | int | float | None

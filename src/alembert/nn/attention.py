@@ -24,15 +24,16 @@ from torch.nn import functional
 from torch.nn.functional import linear, scaled_dot_product_attention
 
 from alembert.errors import BadSetting
-from alembert.nn.attention_dropout import (
+from alembert.nn.batch import Batch, DocumentGroup
+from alembert.nn.config import ATTENTIONS, EncoderConfig, should_subset_queries
+from alembert.nn.dropout import (
+    BLOCKS,
     AttentionRectangle,
+    DropoutSeed,
     attention_with_dropout,
     build_rectangles,
     query_attention_with_dropout,
 )
-from alembert.nn.batch import Batch, DocumentGroup
-from alembert.nn.config import ATTENTIONS, EncoderConfig, should_subset_queries
-from alembert.nn.dropout import BLOCKS, DropoutSeed
 from alembert.nn.kv_cache import KVCache, Prefill
 
 # N tokens, P of them that are selected, B documents of a group, T tokens of a document, W of them that have queries,

@@ -17,12 +17,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from alembert.errors import BadSetting
-from alembert.nn import pointer
+from alembert.nn import tag_outputs
 from alembert.nn.attention import select_tokens
 from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig, is_number, narrow_config
-from alembert.nn.copying import CopyMechanism, find_source_rows
-from alembert.nn.crf import Crf
 from alembert.nn.dropout import EMBEDDINGS, Dropout, DropoutSeed
 from alembert.nn.encoder import (
     ACTIVATION_FUNCTIONS,
@@ -33,7 +31,8 @@ from alembert.nn.encoder import (
     mean_pool,
 )
 from alembert.nn.kv_cache import KVCache, Prefill
-from alembert.nn.projection import project_to_vocabulary
+from alembert.nn.tag_outputs import Crf
+from alembert.nn.vocabulary_output import CopyMechanism, find_source_rows, project_to_vocabulary
 
 LANGUAGE_MODEL_KINDS: Final = ("masked_lm", "copy_lm")
 """Kinds of heads over the vocabulary, of which one can begin as the other."""
@@ -308,11 +307,13 @@ class SpanPointer(nn.Module):
     def __init__(self, config: EncoderConfig, spec: HeadSpec) -> None:
         super().__init__()
         self.dropout = Dropout(spec.dropout)
-        self.linear = nn.Linear(config.hidden_size, pointer.count_pointer_columns(spec.columns))
+        self.linear = nn.Linear(config.hidden_size, tag_outputs.count_pointer_columns(spec.columns))
 
     def forward(self, states: HeadInputs) -> Tensor:
         vectors_PC = self.linear(self.dropout(states.token_states(), states.noise))
-        return pointer.rotate_queries_and_keys(vectors_PC, select_tokens(states.batch.positions_N, states.positions_P))
+        return tag_outputs.rotate_queries_and_keys(
+            vectors_PC, select_tokens(states.batch.positions_N, states.positions_P)
+        )
 
 
 class EmbeddingHead(nn.Module):

@@ -13,8 +13,6 @@ from alembert.errors import BadSetting
 from alembert.nn.attention import ForwardTrace
 from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig
-from alembert.nn.copying import CopyMechanism
-from alembert.nn.crf import Crf
 from alembert.nn.dropout import HEADS, DropoutSeed
 from alembert.nn.encoder import Encoder, FeatureEmbedding, LayerMean
 from alembert.nn.heads import (
@@ -26,6 +24,8 @@ from alembert.nn.heads import (
     find_required_tokens,
 )
 from alembert.nn.kv_cache import KVCache, Prefill
+from alembert.nn.tag_outputs import Crf
+from alembert.nn.vocabulary_output import CopyMechanism
 
 
 class Model(nn.Module):

@@ -9,10 +9,17 @@ In: a document, and what a task found in it. Out: the document with it; the text
 has how sure the model is as its attribute `score`, and an id that no other annotation of the document has. Labels of a
 document have theirs under `label_scores` in its `meta`. A task that classifies the sentences of a document adds an
 entity for each: a stretch of the text with a label, which every format can hold.
+
+How examples of a task are rewritten: words of their texts replaced, their right answers carried along exactly.
+
+A `Rewriter` is what a task adds to augmentation, which itself knows no labels: which stretches of the texts may be
+rewritten, what becomes of the answers, and how an example is written as JSON lines that the task reads again. Most tasks
+differ in little: what is here suits examples whose answers are about whole texts.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -33,6 +40,8 @@ from alembert.corpus.readers.contract import Item, Remark, SetAside
 from alembert.data.order import stable_hash
 from alembert.data.windows import Row
 from alembert.errors import BadInput
+from alembert.text.replacement import EditedText, TextEdit
+from alembert.text.sentences import Span
 
 _LINE_WIDTH: Final = 100
 
@@ -311,3 +320,39 @@ def score_attributes(score: float | None) -> StringPairs:
     """Return the attributes of an annotation that say how sure the model is."""
     # Four digits: what a model means, and not what the order of its sums left behind.
     return () if score is None else ((SCORE_ATTRIBUTE, f"{score:.4f}"),)
+
+
+Edits = Sequence[Sequence[TextEdit]]
+"""For each text of an example, what is replaced in it."""
+EntitySpan = tuple[int, int, str]
+"""Start, end and type of an entity."""
+
+
+class Rewriter(ABC, Generic[E]):
+    """Rewrites examples of one task."""
+
+    def editable_spans(self, example: E) -> list[list[Span]]:
+        """List for each text the stretches that may be rewritten; no edit may reach across the end of one."""
+        return [[(0, len(text))] for text in example.texts]
+
+    def entities(self, example: E) -> list[list[EntitySpan]]:
+        """List for each text the entities that may be replaced as a whole: those that share no character with others."""
+        return [[] for _ in example.texts]
+
+    def rewrite(self, example: E, edits: Edits, name: str) -> E | None:
+        """Return the example with new texts, called `name`, its answers where their words are; none: it cannot be."""
+        return replace(example, id=name, texts=tuple(edited.text for edited in apply_edits(example, edits)))
+
+    @abstractmethod
+    def records(self, example: E) -> list[dict[str, Any]]:
+        """Write an example with its right answers as JSON objects, one a line, of which `read` makes the same example."""
+
+
+def apply_edits(example: E, edits: Edits) -> list[EditedText]:
+    """Edit each text of an example, and keep track of places in it."""
+    return [EditedText(text, own) for text, own in zip(example.texts, edits, strict=True)]
+
+
+def build_sentence_records(spans: Sequence[Span]) -> list[dict[str, Any]]:
+    """Write sentences as the annotation format has them."""
+    return [{"start": start, "end": end, "kind": "sentence"} for start, end in spans]

@@ -25,7 +25,7 @@ from typing import Any, Final
 import numpy as np
 
 from alembert.artifact import atomic_write, create, explain_missing, open_artifact
-from alembert.artifact.json_files import (
+from alembert.artifact.disk import (
     MALFORMED_ERRORS,
     check_whole_number,
     parse_json,

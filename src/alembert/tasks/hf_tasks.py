@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from alembert.artifact import shortlist
-from alembert.artifact.json_files import read_json
+from alembert.artifact.disk import read_json
 from alembert.errors import BadFile
 from alembert.tasks.tag.tags import TagScheme, are_default_labels
 

@@ -6,16 +6,17 @@ the contract suite tests it. The loop, evaluation, prediction and the inspectors
 A task is also what is saved beside the weights (`task.json`): whatever was decided from the data (labels, scheme,
 thresholds) is part of it. Modules of tasks load no torch when they are imported, since exported models run without
 it: `head`, `loss` and `with_head_weights` import it when they are called.
+
+Tasks whose model learns another task: questions that are answered with a label are pairs that `classify` learns.
 """
 
-# P places, C outputs of the head
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +42,10 @@ if TYPE_CHECKING:
 
     from alembert.nn.heads import HeadSpec
     from alembert.tasks.runtime.torch import TaskBatch
+
+
+# P places, C outputs of the head
+
 
 __all__ = ["TASKS", "AnyTask", "LossUnit", "SampleMetric", "Task", "TaskScores", "get_task_class", "register_task"]
 
@@ -280,3 +285,49 @@ class Task(TaskReading[E, P]):
 
 
 AnyTask = Task[Any, Any]
+
+
+class DelegatingTask(Task[E, P]):
+    """A frozen dataclass with another task, `inner`, whose head, weights and losses are its own.
+
+    Subclasses turn their examples into those of the inner task, and its predictions into theirs.
+    """
+
+    inner: AnyTask
+
+    def to_inner(self, examples: Sequence[E]) -> Sequence[Any]:
+        """Turn examples into those of the inner task."""
+        raise NotImplementedError
+
+    def encode(self, examples: Sequence[E], tokenizer: Tokenizer, longest: int) -> list[EncodedExample]:
+        return self.inner.encode(self.to_inner(examples), tokenizer, longest)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return self.inner.labels
+
+    @property
+    def loss_unit(self) -> LossUnit:
+        return self.inner.loss_unit
+
+    def head(self) -> HeadSpec:
+        return self.inner.head()
+
+    def with_class_weights(self, encoded: Sequence[EncodedExample]) -> Self:
+        return replace(self, inner=self.inner.with_class_weights(encoded))  # type: ignore[type-var]
+
+    def loss(self, head: nn.Module, outputs: Tensor, target: TaskBatch, settings: LossSettings) -> Tensor:
+        return self.inner.loss(head, outputs, target, settings)
+
+    def divergence(self, one: Tensor, other: Tensor, target: TaskBatch) -> Tensor:
+        return self.inner.divergence(one, other, target)
+
+    def teacher_targets(
+        self, head: nn.Module, outputs: Tensor, target: TaskBatch, settings: DistillLossSettings
+    ) -> Tensor:
+        return self.inner.teacher_targets(head, outputs, target, settings)
+
+    def distillation_loss(
+        self, head: nn.Module, outputs: Tensor, taught: Tensor, target: TaskBatch, settings: DistillLossSettings
+    ) -> Tensor:
+        return self.inner.distillation_loss(head, outputs, taught, target, settings)

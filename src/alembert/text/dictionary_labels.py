@@ -6,7 +6,7 @@ does not label is not always outside of all entities. The rules that mark a stre
 
     short       a match of up to three characters, or of up to four capitals, that the text does not define
     ambiguous   matches of different labels that cover the same words, or cross each other (of nested ones the longer counts)
-    ordinary    a match that is spelt like an ordinary word, a unit or a statistic (`stop_words`)
+    ordinary    a match that is spelt like an ordinary word, a unit or a statistic (`lexicon_compiler`)
     capitals    a word that no lexicon has, with a digit, with a capital after its first letter, or with a capital first
                 letter inside a sentence
     endings     a word that no lexicon has and that ends like names of diseases and drugs do (hepatotoxicity, adriamycin),
@@ -29,9 +29,8 @@ from typing import Final
 from alembert.text.abbreviations import find_abbreviations
 from alembert.text.gazetteer import Gazetteer
 from alembert.text.lexicon_cache import LexiconSource, StopLists, open_lexicons
-from alembert.text.lexicon_compiler import make_stop_list_key
+from alembert.text.lexicon_compiler import FUNCTION_WORDS, RESEARCH_WORDS, STOP_WORDS, make_stop_list_key
 from alembert.text.sentences import Span
-from alembert.text.stop_words import FUNCTION_WORDS, RESEARCH_WORDS, STOP_WORDS
 
 UNKNOWN_RULES: Final = ("short", "ambiguous", "ordinary", "capitals", "endings", "neighbours")
 LabelledMatch = tuple[int, int, str]

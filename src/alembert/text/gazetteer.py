@@ -4,7 +4,7 @@ In: lexicons (`lexicon`), then texts. Out: `TermMatch(start, end, label, concept
 The leftmost match wins, then the longest; where two lexicons have the same term, the first lexicon, unless the lexicons are
 looked up apart. Terms are matched between word borders, except Chinese and Japanese ones, which have none.
 
-The trade-off: a trie over hashed words (`trie`, `wordhash`) instead of an automaton over characters. It needs no
+The trade-off: a trie over hashed words (`term_tables`, `wordhash`) instead of an automaton over characters. It needs no
 further dependency, handles word borders and hyphen, plural and Greek spellings by construction, and is several times
 faster (docs/lab/lexicons.md has the figures); in return a term is found only as whole words.
 """
@@ -20,8 +20,7 @@ import numpy as np
 
 from alembert.errors import BadSetting
 from alembert.text.lexicon import CASE_FREE, MAX_TERM_LENGTH, Lexicon, case_agrees, pause_garbage_collection
-from alembert.text.lexicon_compiler import GazetteerCounts, StopFilter, compile_lexicons
-from alembert.text.stop_words import STOP_WORDS
+from alembert.text.lexicon_compiler import STOP_WORDS, GazetteerCounts, StopFilter, compile_lexicons
 from alembert.text.term_tables import EntryReader, GazetteerTables, UnmatchedTerms
 from alembert.text.wordhash import WINDOW, find_split_point, hash_words
 

@@ -20,8 +20,8 @@ from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Final
 
+from alembert.text.lexicon_compiler import CHINESE_FUNCTION_WORDS, FUNCTION_WORDS
 from alembert.text.sentences import CJK, Span
-from alembert.text.stop_words import CHINESE_FUNCTION_WORDS, FUNCTION_WORDS
 from alembert.text.words import Segmenter
 
 

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from alembert.artifact.json_files import read_json
+from alembert.artifact.disk import read_json
 from alembert.errors import BadFile, BadInput, UnsupportedTokenizer
 from alembert.text.vocabulary import MAX_FILE_BYTES, SpecialTokens, Vocabulary
 

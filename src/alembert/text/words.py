@@ -17,8 +17,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Protocol
 
-from alembert.errors import BadFile
-from alembert.extras import require
+from alembert.errors import BadFile, require
 from alembert.text.sentences import CJK, Span
 
 _MARKS = "\u0300-\u036f"

@@ -33,6 +33,7 @@ from alembert.train.gradients import (
 )
 from alembert.train.objective import EvalResult, MicroBatch, Objective
 from alembert.train.optim import Optimiser
+from alembert.train.parts import add_first_loss, choose_parts, get_learning_rate, is_first_step_over
 from alembert.train.progress import (
     Budget,
     Meter,
@@ -49,7 +50,6 @@ from alembert.train.run import StopSignalHandler, TrainingInterrupted
 from alembert.train.runlog import RunLog, TrainingProgress
 from alembert.train.settings import RunSettings
 from alembert.train.state import RunStates, Snapshot
-from alembert.train.unfreezing import add_first_loss, choose_parts, get_learning_rate, is_first_step_over
 
 
 class TrainingLoop:

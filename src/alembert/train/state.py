@@ -35,12 +35,12 @@ from alembert.artifact import FileDigest, hash_config, hash_file
 from alembert.artifact.disk import (
     describe_os_error,
     file_size,
+    read_json,
     remove_folder,
     remove_hidden,
     sync_folder,
     translate_os_errors,
 )
-from alembert.artifact.json_files import read_json
 from alembert.errors import BadFile, BadSetting
 from alembert.files.weights import SafetensorsWeights, load_tensor, read_header
 

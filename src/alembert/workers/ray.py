@@ -23,9 +23,8 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Final, Generic, TypeVar
 
-from alembert.errors import BadSetting, Interrupted, UserError
-from alembert.extras import require
-from alembert.workers import processes
+from alembert.errors import BadSetting, Interrupted, UserError, require
+from alembert.workers import pool
 from alembert.workers.pool import OrderedPool, WorkerLost
 
 J = TypeVar("J")
@@ -166,7 +165,7 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
 
 def _local_cpus(cluster: RayCluster) -> int:
     """Return the CPUs that the requested workers need, or all."""
-    return cluster.cpus * cluster.workers if cluster.workers else max(cluster.cpus, processes.default_workers())
+    return cluster.cpus * cluster.workers if cluster.workers else max(cluster.cpus, pool.default_workers())
 
 
 @contextmanager

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alembert.corpus.examples.entity_markers import find_marked_pair
 from alembert.errors import BadInput
+from alembert.tasks.relate.data import find_marked_pair
 
 
 def words(text: str) -> tuple[str, str]:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from alembert.corpus.examples.source_target import SourceTargetFile, read_source_target_pairs
 from alembert.corpus.readers.contract import ReadOptions
+from alembert.tasks.generate.data import SourceTargetFile, read_source_target_pairs
 
 
 def read(tmp_path: Path, rows: list[Any], **options: Any) -> SourceTargetFile:

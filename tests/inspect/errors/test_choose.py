@@ -4,8 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from alembert.inspect.errors.choose import analyse_errors
-from alembert.tasks.choose.data import ChooseExample
-from alembert.tasks.choose.scores import ChoosePrediction
+from alembert.tasks.choose.data import ChooseExample, ChoosePrediction
 from alembert.tasks.example import Coverage
 
 MODEL: Any = SimpleNamespace()

@@ -14,7 +14,7 @@ from alembert.html import EntityMark, split_runs
 from alembert.inspect.errors import ErrorReport, find_errors, render_errors_page
 from alembert.inspect.errors.tag import WindowAlignment, match_entities
 from alembert.inspect.tables import choose_excerpts, format_run
-from alembert.tasks.classify.decode import ClassifyAnswer
+from alembert.tasks.classify.scores import ClassifyAnswer
 from alembert.tasks.example import surface_key
 from alembert.tasks.metrics import spans
 from alembert.tasks.tag.data import TagExample

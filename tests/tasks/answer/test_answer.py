@@ -18,13 +18,13 @@ from alembert.corpus.examples.questions import GoldAnswer
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadInput, BadSetting
 from alembert.tasks.answer.data import AnswerExample, AnswerSettings
-from alembert.tasks.answer.losses import span_divergence, span_loss
 from alembert.tasks.answer.scores import SpanAnswerPrediction
 from alembert.tasks.answer.task import AnswerTask
 from alembert.tasks.example import EncodedExample
+from alembert.tasks.losses import span_divergence, span_loss
+from alembert.tasks.reading import parse_split, split_examples
 from alembert.tasks.runtime.torch import TaskBatch, collate_rows
 from alembert.tasks.settings import LossSettings
-from alembert.tasks.splitting import parse_split, split_examples
 from alembert.text import sentences
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import Vocabulary

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from alembert.tasks.choose.scores import chance_level, chance_p_value
+from alembert.tasks.choose.data import chance_level, chance_p_value
 
 
 def test_the_level_is_the_mean_over_examples() -> None:

@@ -20,12 +20,11 @@ from alembert.files.family import Blueprint
 from alembert.infer.task_model import TaskModel
 from alembert.nn.config import EncoderConfig, preset
 from alembert.nn.model import new_model
-from alembert.tasks.choose.data import ChooseExample
-from alembert.tasks.choose.losses import grouped_log_softmax
-from alembert.tasks.choose.scores import ChoosePrediction, fit_choice_temperature
+from alembert.tasks.choose.data import ChooseExample, ChoosePrediction, fit_choice_temperature
 from alembert.tasks.choose.task import ChooseSettings, ChooseTask
 from alembert.tasks.example import Coverage, EncodedExample
 from alembert.tasks.files import write_tasks
+from alembert.tasks.losses import grouped_log_softmax
 from alembert.tasks.metrics.calibration import fit_temperature
 from alembert.tasks.runtime.torch import ModelRunner, TaskBatch, collate_rows
 from alembert.tasks.settings import LossSettings

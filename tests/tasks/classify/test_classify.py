@@ -17,7 +17,7 @@ from sklearn import metrics as sklearn
 from alembert.corpus.readers import ReadOptions
 from alembert.errors import BadInput, BadSetting
 from alembert.tasks.classify.data import ClassifyExample, ClassifySettings
-from alembert.tasks.classify.decode import ClassifyPrediction
+from alembert.tasks.classify.scores import ClassifyPrediction
 from alembert.tasks.classify.task import ClassifyTask
 from alembert.tasks.example import EncodedExample
 from alembert.tasks.runtime import Outputs

@@ -19,12 +19,12 @@ from alembert.nn.heads import HEAD_KINDS, HeadSpec
 from alembert.nn.model import Model, new_model
 from alembert.tasks.compare.columns import CompareKind, CompareSettings
 from alembert.tasks.compare.data import CompareExample
-from alembert.tasks.compare.losses import contrastive_loss, score_loss
 from alembert.tasks.compare.pooling import Pooling, PoolingName, build_sentence_transformers_files
 from alembert.tasks.compare.scores import ComparePrediction, build_sample_metric, compute_metrics
 from alembert.tasks.compare.task import CompareTask
 from alembert.tasks.example import Coverage, EncodedExample
 from alembert.tasks.files import read_task, write_tasks
+from alembert.tasks.losses import contrastive_loss, score_loss
 from alembert.tasks.runtime.torch import ModelRunner, collate_rows
 from alembert.tasks.settings import LossSettings
 from alembert.text.tokenizer import Tokenizer

@@ -14,9 +14,9 @@ from alembert.nn.config import EncoderConfig
 from alembert.nn.heads import HeadSpec
 from alembert.nn.model import Model, new_model
 from alembert.tasks.data_report import EncodedSplit, build_data_report
-from alembert.tasks.decoding.search import DecodeSettings
 from alembert.tasks.example import EncodedExample, ReadResult
 from alembert.tasks.generate.data import GenerateExample, GenerateSettings
+from alembert.tasks.generate.decoding import DecodeSettings
 from alembert.tasks.generate.extract import EXTRACT_LABELS, ExtractTask, select_oracle_sentences
 from alembert.tasks.generate.task import (
     GenerateCandidates,

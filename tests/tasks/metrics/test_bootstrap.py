@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from alembert.errors import BadInput, BadSetting
-from alembert.tasks.metrics.bootstrap import Interval, bootstrap_interval, compare_paired
+from alembert.tasks.metrics import Interval, bootstrap_interval, compare_paired
 
 
 def mean_of(values: np.ndarray) -> Callable[[np.ndarray], float]:

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from sklearn import metrics
 from sklearn.preprocessing import MultiLabelBinarizer
 
-from alembert.tasks.metrics import classes
-from alembert.tasks.metrics.bootstrap import Tally, f1_measure
+from alembert.tasks.metrics import Tally, classes, f1_measure
 from alembert.tasks.metrics.classes import Averages
 
 LABELS = ["a", "b", "c", "d"]

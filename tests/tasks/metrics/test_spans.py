@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alembert.tasks.metrics.bootstrap import Tally
+from alembert.tasks.metrics import Tally
 from alembert.tasks.metrics.spans import (
     EntityTuple,
     f1,

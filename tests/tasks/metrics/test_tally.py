@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alembert.tasks.metrics.bootstrap import Tally, f1, f1_measure, f1_of_sums
+from alembert.tasks.metrics import Tally, f1, f1_measure, f1_of_sums
 
 COUNTS = st.integers(0, 10**6)
 

@@ -13,8 +13,9 @@ from sklearn.metrics import accuracy_score, f1_score
 
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadInput, BadSetting
-from alembert.tasks.classify.decode import ClassifyAnswer
+from alembert.tasks.classify.scores import ClassifyAnswer
 from alembert.tasks.example import Coverage, ReadResult
+from alembert.tasks.reading import SplitShares, split_examples
 from alembert.tasks.relate.data import RelateExample, RelateSettings, example_from_marked_text
 from alembert.tasks.relate.files import (
     DISCONTINUOUS_ENTITIES,
@@ -31,7 +32,6 @@ from alembert.tasks.relate.scores import (
     compute_scores,
 )
 from alembert.tasks.relate.task import RelateTask
-from alembert.tasks.splitting import SplitShares, split_examples
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import Vocabulary
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 import alembert
 from alembert.cli.annotate import _open_pipeline
+from alembert.compress import ExportSettings
 from alembert.compress.export import ExportData, export
-from alembert.compress.settings import ExportSettings
 from alembert.errors import BadFile, BadSetting, UserError
 from alembert.files import checkpoint as checkpoints
 from alembert.files.surgery import with_token_features

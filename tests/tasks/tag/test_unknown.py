@@ -10,7 +10,7 @@ import torch
 
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadFile
-from alembert.nn.crf import Crf
+from alembert.nn.tag_outputs import Crf
 from alembert.tasks.runtime.torch import collate_rows
 from alembert.tasks.settings import LossSettings
 from alembert.tasks.tag.data import TagExample, TagSettings

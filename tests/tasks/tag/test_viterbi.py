@@ -21,7 +21,7 @@ from alembert.tasks.tag.crf import (
     find_best_paths,
     viterbi_decode,
 )
-from alembert.tasks.tag.crf_batch import compute_marginals_batch, viterbi_decode_batch
+from alembert.tasks.tag.decode import compute_marginals_batch, viterbi_decode_batch
 
 BIO = ["O", "B-x", "I-x", "B-y-z", "I-y-z"]
 BIOES = ["O", "B-x", "I-x", "E-x", "S-x"]

@@ -24,10 +24,9 @@ from alembert.tasks.tag.task import TagTask
 from alembert.text.lexicon import Lexicon
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import Vocabulary
+from alembert.train.augment import AugmentSettings
 from alembert.train.augment.augment import AugmentResult, augment, write_augmented
-from alembert.train.augment.candidates import CandidateFinder
-from alembert.train.augment.settings import AugmentSettings
-from alembert.train.augment.substitutes import NearestWords, SubstituteWords
+from alembert.train.augment.candidates import CandidateFinder, NearestWords, SubstituteWords
 
 LETTERS = [*"abcdefghijklmnopqrstuvwxyz0123456789-.,()%/'"]
 WORDS = [

@@ -21,9 +21,8 @@ from alembert.tasks.tag.data import TagSettings
 from alembert.tasks.task import get_task_class
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import Vocabulary
-from alembert.train.augment.settings import AugmentSettings
-from alembert.train.distill.distill import distill
-from alembert.train.distill.general import distill_general
+from alembert.train.augment import AugmentSettings
+from alembert.train.distill.distill import distill, distill_general
 from alembert.train.distill.settings import (
     GENERAL_PRESETS,
     PRESETS,

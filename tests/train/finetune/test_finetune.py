@@ -15,7 +15,7 @@ import torch
 import transformers
 
 from alembert import hardware, sample
-from alembert.cli.finetune_tasks import parse_tasks
+from alembert.cli.finetune import parse_tasks
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import AlreadyDone, BadFile, BadSetting, Interrupted
 from alembert.files.checkpoint import Checkpoint

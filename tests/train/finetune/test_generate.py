@@ -18,8 +18,8 @@ from alembert.infer.task_model import TaskModel
 from alembert.nn.batch import Batch
 from alembert.nn.config import preset
 from alembert.nn.heads import HeadSpec
-from alembert.tasks.decoding.search import DecodeSettings
 from alembert.tasks.generate.data import GenerateSettings
+from alembert.tasks.generate.decoding import DecodeSettings
 from alembert.text.tokenizer import Tokenizer
 from alembert.train.finetune.data import DataFiles, TaskSpec
 from alembert.train.finetune.finetune import FinetuneJob, FinetuneRunResult, finetune

@@ -14,7 +14,7 @@ from alembert.nn.dropout import DropoutSeed
 from alembert.nn.heads import HeadSpec
 from alembert.nn.losses import cross_entropy, symmetric_kl
 from alembert.nn.model import Model, new_model
-from alembert.train.finetune.regularise import regularised_loss
+from alembert.train.finetune.objective import regularised_loss
 from alembert.train.finetune.settings import AdversarialSettings, RegulariseSettings
 from alembert.train.gradients import accumulate
 from alembert.train.optim import Optimiser

@@ -21,13 +21,11 @@ from alembert.train import training_run
 from alembert.train.pretrain import pretrain as verb
 from alembert.train.pretrain.inputs import PretrainStart
 from alembert.train.pretrain.pretrain import PretrainRunResult, pretrain
-from alembert.train.pretrain.recipes import adapt
-from alembert.train.pretrain.settings import HeldOutSettings, ObjectiveWeights, PretrainSettings
+from alembert.train.pretrain.settings import HeldOutSettings, ObjectiveWeights, PretrainSettings, adapt
 from alembert.train.progress import RunTotals
 from alembert.train.run import RunContext
 from alembert.train.runlog import TrainingProgress
-from alembert.train.schedule import ScheduleSettings
-from alembert.train.settings import BatchSettings, ModelSettings, OptimiserSettings, SavingSettings
+from alembert.train.settings import BatchSettings, ModelSettings, OptimiserSettings, SavingSettings, ScheduleSettings
 
 LEARNING = PretrainSettings(
     steps=30,

@@ -7,8 +7,7 @@ import pytest
 
 from alembert.errors import BadSetting
 from alembert.settings import apply_changes, to_toml
-from alembert.train.pretrain.recipes import RECIPES, bert_original, get_recipe
-from alembert.train.pretrain.settings import PretrainSettings
+from alembert.train.pretrain.settings import RECIPES, PretrainSettings, bert_original, get_recipe
 
 
 @pytest.mark.parametrize("name", RECIPES)

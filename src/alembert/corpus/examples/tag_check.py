@@ -15,6 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
+from alembert.corpus.readers import sniff_format
 from alembert.corpus.readers.conll import (
     TAG_PATTERN,
     ConllLayout,
@@ -25,7 +26,6 @@ from alembert.corpus.readers.conll import (
     is_docstart,
 )
 from alembert.corpus.readers.contract import DamagedFile, ReadOptions, SetAside
-from alembert.corpus.readers.sniff import sniff_format
 from alembert.corpus.readers.source import SourceFile, SourceLine
 
 _DIALECT_SAMPLE_BYTES = 1 << 18

@@ -1,6 +1,6 @@
-"""MEDLINE/PubMed XML: citations with title and abstract, and deleted citations.
+"""Citations of PubMed: MEDLINE XML, with deleted citations, and PubMed's text format.
 
-In: the files that NLM publishes (``PubmedArticleSet``, also book articles). Out: one document per citation with the PMID
+MEDLINE/PubMed XML. In: the files that NLM publishes (``PubmedArticleSet``, also book articles). Out: one document per citation with the PMID
 as its id: the title, then the parts of the abstract, each a section with its label as heading. Quirks handled:
 
 - Inline tags (``<i>``, ``<sub>``, ``<sup>``, ``<b>``) and MathML are replaced by the text inside them.
@@ -12,18 +12,26 @@ as its id: the title, then the parts of the abstract, each a section with its la
 
 Only the used part of a record is parsed: authors, references and headings, three quarters of the bytes, are removed
 before.
+
+PubMed's text format (`.nbib`, "Save as PubMed"): citations as lines of a tag of four characters, ``- `` and a value.
+
+Lines that begin with six spaces continue the value before them; a blank line ends a citation. Out: one document per
+citation with the PMID as id, title and abstract as sections; headings inside an abstract (``METHODS:``) stay in its
+text. Quirks handled: tags that occur often (authors, languages), citations of books (``BTI`` is their title), several
+blank lines or none between citations. Abstracts in other languages (``OAB``) are left out.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 from alembert.corpus.document import Document
 from alembert.corpus.readers.contract import DeletedRecord, Item, ReadOptions, SetAside
 from alembert.corpus.readers.mentions import Composer, unwrap
-from alembert.corpus.readers.source import SourceFile
+from alembert.corpus.readers.source import SourceFile, SourceLine, split_paragraphs
 from alembert.corpus.readers.xml_records import XmlRecordReader, to_two_letter_code
 from alembert.errors import BadInput
 
@@ -31,7 +39,7 @@ RECORD_TAGS = ("PubmedArticle", "PubmedBookArticle", "DeleteCitation", "DeleteDo
 _OTHER_ABSTRACT = re.compile(rb"<OtherAbstract.*?</OtherAbstract>", re.DOTALL)
 
 
-def read(source: SourceFile, options: ReadOptions) -> Iterator[Item]:
+def read_xml(source: SourceFile, options: ReadOptions) -> Iterator[Item]:
     """Read the citations and deletions of a MEDLINE file."""
     records = XmlRecordReader(source, *RECORD_TAGS)
     for cut in records.iter_records():
@@ -165,3 +173,83 @@ def _meta(parts: _Parts, version: str | None) -> dict[str, Any]:
 def _year(date: Any) -> str | None:
     """Return the year of a date, which may be free text: `2019 Nov-Dec`."""
     return next(((part.text or "")[:4] for part in date if part.tag in ("Year", "MedlineDate")), None)
+
+
+_FIELD = re.compile(r"([A-Z][A-Z0-9]{1,3}) *- ?(.*)", re.DOTALL)
+
+
+def read_nbib(source: SourceFile, options: ReadOptions) -> Iterator[Item]:
+    """Read the citations of a file in PubMed's text format."""
+    for paragraph in split_paragraphs(source):
+        if isinstance(paragraph, SetAside):
+            yield paragraph
+            continue
+        for lines in _split(paragraph):
+            yield _citation_of_lines(lines, source)
+
+
+def _split(lines: list[SourceLine]) -> Iterator[list[SourceLine]]:
+    """Split a run of lines before each PMID, for files without blank lines."""
+    starts = [index for index, line in enumerate(lines) if index and line.text.startswith("PMID-")]
+    for start, end in pairwise([0, *starts, len(lines)]):
+        yield lines[start:end]
+
+
+def _citation_of_lines(lines: list[SourceLine], source: SourceFile) -> Item:
+    position = f"line {lines[0].number}"
+    fields = _fields(lines)
+    if fields is None:
+        reason = "a line has neither a tag (PMID-, TI  -) nor the indent of a continued value"
+        return source.set_aside(reason, None, position)
+    pmid = next(iter(fields.get("PMID", ())), "")
+    if not pmid.isdecimal():
+        return source.set_aside("the citation has no PMID", None, position)
+    composer = Composer()
+    composer.add(" ".join(fields.get("TI") or fields.get("BTI") or ()), "title")
+    composer.add(" ".join(fields.get("AB", ())), "abstract")
+    if not composer.length:
+        return source.set_aside("the citation has neither a title nor an abstract", pmid, position)
+    return Document(
+        pmid, composer.text, composer.sections, meta=_meta_of_fields(fields), language=_language_of_fields(fields)
+    )
+
+
+def _fields(lines: list[SourceLine]) -> dict[str, list[str]] | None:
+    """Collect the values of each tag; None if a line is neither a field nor its continuation.
+
+    >>> _fields([SourceLine(1, "TI  - A long"), SourceLine(2, "      title"), SourceLine(3, "LA  - eng")])
+    {'TI': ['A long title'], 'LA': ['eng']}
+    """
+    fields: dict[str, list[str]] = {}
+    values: list[str] = []
+    for line in lines:
+        field = _FIELD.fullmatch(line.text)
+        if field:
+            values = fields.setdefault(field[1], [])
+            values.append(field[2].strip())
+        elif line.text.startswith("  ") and values:
+            values[-1] += f" {line.text.strip()}"
+        else:
+            return None
+    return fields
+
+
+def _language_of_fields(fields: dict[str, list[str]]) -> str | None:
+    """Return the language of title and abstract.
+
+    >>> _language({"TI": ["Fever."], "LA": ["ger"]}), _language({"TI": ["[Fever]."], "LA": ["ger"]})
+    ('de', 'en')
+    """
+    # A title in brackets is NLM's English rendering; the abstract is then English too.
+    if next(iter(fields.get("TI", ())), "").startswith("["):
+        return "en"
+    return to_two_letter_code(next(iter(fields.get("LA", ())), None))
+
+
+def _meta_of_fields(fields: dict[str, list[str]]) -> dict[str, Any]:
+    meta = {
+        "journal": next(iter(fields.get("JT", ())), ""),
+        "year": next(iter(fields.get("DP", ())), "")[:4],
+        "publication_types": fields.get("PT", []),
+    }
+    return {name: value for name, value in meta.items() if value}

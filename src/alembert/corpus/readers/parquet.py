@@ -15,7 +15,7 @@ from typing import IO, Any
 from alembert.corpus.readers.contract import DamagedFile, Item, ReadOptions
 from alembert.corpus.readers.records import build_record_items
 from alembert.corpus.readers.source import SourceFile
-from alembert.extras import require
+from alembert.errors import require
 
 PARQUET_MAGIC = b"PAR1"
 _ROWS = 256

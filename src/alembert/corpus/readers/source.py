@@ -24,7 +24,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from alembert.corpus.readers.contract import MEGABYTE, DamagedFile, ReadOptions, Remark, SetAside, SetAsideKind
 from alembert.corpus.readers.encoding import ENCODING_HINT, SURROGATE, detect_encoding, resolve_encoding
-from alembert.extras import require
+from alembert.errors import require
 
 GZIP_MAGIC, ZSTD_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _INPUT_BYTES, _OUTPUT_BYTES = 1 << 16, MEGABYTE

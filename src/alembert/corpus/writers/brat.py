@@ -23,7 +23,7 @@ from urllib.parse import quote
 
 from alembert.corpus.document import Document, Entity, Relation
 from alembert.corpus.readers.brat import NO_DATABASE, TRIGGER
-from alembert.corpus.writers.contract import ConversionLosses, OutputTarget, count_unsupported_fields, replace_forbidden
+from alembert.corpus.writers import ConversionLosses, OutputTarget, count_unsupported_fields, replace_forbidden
 from alembert.errors import BadSetting
 
 CONFIGURATION: Final = "annotation.conf"

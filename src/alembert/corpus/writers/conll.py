@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from alembert.corpus.document import Document
-from alembert.corpus.writers.contract import (
+from alembert.corpus.writers import (
     ConversionLosses,
     OutputTarget,
     count_unsupported_fields,

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from alembert.corpus.document import Document, Entity, Relation
-from alembert.corpus.writers.contract import (
+from alembert.corpus.writers import (
     ConversionLosses,
     OutputTarget,
     count_unsupported_attributes,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from alembert.corpus.document import Document, Entity, Relation
-from alembert.corpus.writers.contract import (
+from alembert.corpus.writers import (
     ConversionLosses,
     OutputTarget,
     count_unsupported_attributes,

@@ -13,8 +13,8 @@ from alembert.html import EntityMark
 from alembert.inspect.errors import ErrorAnalysis, ErrorCase, classify
 from alembert.inspect.tables import Table
 from alembert.tasks.answer.data import AnswerExample
-from alembert.tasks.answer.label import LabelAnswerTask, to_classify_examples
 from alembert.tasks.answer.scores import SpanAnswerPrediction
+from alembert.tasks.answer.task import LabelAnswerTask, to_classify_examples
 
 if TYPE_CHECKING:
     from alembert.infer.task_model import TaskModel

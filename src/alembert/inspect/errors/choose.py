@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from alembert.inspect.errors import ErrorAnalysis, ErrorCase
 from alembert.inspect.tables import Table
-from alembert.tasks.choose.data import ChooseExample
-from alembert.tasks.choose.scores import ChoosePrediction
+from alembert.tasks.choose.data import ChooseExample, ChoosePrediction
 
 if TYPE_CHECKING:
     from alembert.infer.task_model import TaskModel

@@ -16,8 +16,8 @@ from alembert.corpus.examples.labelled import LabelValue
 from alembert.inspect.errors import ErrorAnalysis, ErrorCase
 from alembert.inspect.tables import SCORE_HEADER, Grouping, Table, score_cells
 from alembert.tasks.classify.data import ClassifyExample, convert_label
-from alembert.tasks.classify.decode import ClassifyAnswer, ClassifyPrediction
-from alembert.tasks.metrics.bootstrap import Tally
+from alembert.tasks.classify.scores import ClassifyAnswer, ClassifyPrediction
+from alembert.tasks.metrics import Tally
 
 if TYPE_CHECKING:
     from alembert.infer.task_model import TaskModel

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from alembert.inspect.errors import ErrorAnalysis, classify
 from alembert.tasks.classify.data import ClassifyExample
-from alembert.tasks.classify.decode import ClassifyPrediction
+from alembert.tasks.classify.scores import ClassifyPrediction
 from alembert.tasks.relate.data import RelateExample
 from alembert.tasks.relate.pairs import CandidatePair, get_context
 from alembert.tasks.relate.scores import RelatePrediction

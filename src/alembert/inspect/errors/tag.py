@@ -34,8 +34,7 @@ from alembert.inspect.tables import (
 )
 from alembert.tasks.example import EncodedExample, surface_key
 from alembert.tasks.files import NO_HASHES_REASON
-from alembert.tasks.metrics import spans
-from alembert.tasks.metrics.bootstrap import Tally
+from alembert.tasks.metrics import Tally, spans
 from alembert.tasks.metrics.spans import EntityTuple
 from alembert.tasks.tag.data import TagExample, TagPrediction
 from alembert.tasks.tag.tags import WordOffsets

@@ -23,8 +23,7 @@ from alembert.corpus.examples.questions import (
 from alembert.corpus.readers.contract import Item, ReadOptions, SetAside
 from alembert.data.order import stable_hash
 from alembert.errors import BadInput, BadSetting
-from alembert.tasks.example import Example, P, ReadResult, collect
-from alembert.tasks.rewriting import Edits, Rewriter, apply_edits
+from alembert.tasks.example import Edits, Example, P, ReadResult, Rewriter, apply_edits, collect
 from alembert.tasks.settings import check_choices
 from alembert.tasks.task import Task
 from alembert.text.replacement import EditedText, find_editable_spans

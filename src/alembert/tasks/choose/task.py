@@ -27,22 +27,20 @@ from alembert.data.windows import IntArray
 from alembert.errors import BadInput
 from alembert.tasks.choose.data import (
     ChooseExample,
+    ChoosePrediction,
     ChooseRewriter,
     ChooseSettings,
-    example_from_record,
-    example_from_text,
-    read_file,
-)
-from alembert.tasks.choose.scores import (
-    ChoosePrediction,
     build_sample_metric,
     compute_scores,
+    example_from_record,
+    example_from_text,
     fit_choice_temperature,
+    read_file,
 )
-from alembert.tasks.classify.decode import pool_windows
 from alembert.tasks.classify.rows import ClassifyLayout, WindowSpec, encode_text, encode_token_ids
+from alembert.tasks.classify.scores import pool_windows
 from alembert.tasks.example import Coverage, EncodedExample, ReadResult, collect
-from alembert.tasks.metrics.bootstrap import Floats
+from alembert.tasks.metrics import Floats
 from alembert.tasks.runtime import ExampleOutputs, Outputs
 from alembert.tasks.settings import (
     DistillLossSettings,
@@ -192,24 +190,24 @@ class ChooseTask(Task[ChooseExample, ChoosePrediction]):
     # -- loss
 
     def loss(self, head: nn.Module, outputs: Tensor, target: TaskBatch, settings: LossSettings) -> Tensor:
-        from alembert.tasks.choose.losses import ChoiceLogProbs, compute_loss
+        from alembert.tasks.losses import ChoiceLogProbs, choice_loss
 
-        return compute_loss(ChoiceLogProbs.of(outputs, target, self.settings.pool), target.labels, settings)
+        return choice_loss(ChoiceLogProbs.of(outputs, target, self.settings.pool), target.labels, settings)
 
     def divergence(self, one: Tensor, other: Tensor, target: TaskBatch) -> Tensor:
-        from alembert.tasks.choose.losses import ChoiceLogProbs, compute_divergence
+        from alembert.tasks.losses import ChoiceLogProbs, choice_divergence
 
         pool = self.settings.pool
-        return compute_divergence(ChoiceLogProbs.of(one, target, pool), ChoiceLogProbs.of(other, target, pool))
+        return choice_divergence(ChoiceLogProbs.of(one, target, pool), ChoiceLogProbs.of(other, target, pool))
 
     def distillation_loss(
         self, head: nn.Module, outputs: Tensor, taught: Tensor, target: TaskBatch, settings: DistillLossSettings
     ) -> Tensor:
-        from alembert.tasks.choose.losses import ChoiceLogProbs, compute_distillation_loss
+        from alembert.tasks.losses import ChoiceLogProbs, choice_distillation_loss
 
         pool, temperature = self.settings.pool, settings.temperature
         student = ChoiceLogProbs.of(outputs.float() / temperature, target, pool)
-        return compute_distillation_loss(student, ChoiceLogProbs.of(taught.float() / temperature, target, pool))
+        return choice_distillation_loss(student, ChoiceLogProbs.of(taught.float() / temperature, target, pool))
 
     # -- decoding
 

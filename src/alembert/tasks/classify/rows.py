@@ -31,9 +31,8 @@ from alembert.tasks.classify.data import (
     describe_label,
     split_sides,
 )
-from alembert.tasks.example import Coverage, EncodedExample
+from alembert.tasks.example import Coverage, Edits, EncodedExample, Rewriter
 from alembert.tasks.metrics.classes import balanced_weights, encode_labels, indicator_matrix
-from alembert.tasks.rewriting import Edits, Rewriter
 from alembert.text.sentences import split_sentences
 from alembert.text.tokenizer import Encoding, Tokenizer
 

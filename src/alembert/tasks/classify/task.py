@@ -34,20 +34,6 @@ from alembert.tasks.classify.data import (
     read_unlabelled,
     split_sides,
 )
-from alembert.tasks.classify.decode import (
-    ClassifyAnswer,
-    ClassifyCalibration,
-    ClassifyPrediction,
-    decode_multi,
-    decode_numbers,
-    decode_single,
-    drop_below_score,
-    fit_calibration,
-    iter_confidences,
-    pool_windows,
-    with_labelled_sentences,
-    with_labels,
-)
 from alembert.tasks.classify.rows import (
     ClassifyRewriter,
     TargetArray,
@@ -64,9 +50,25 @@ from alembert.tasks.classify.rows import (
     format_labels,
     iter_gold_answers,
 )
-from alembert.tasks.classify.scores import ClassifyComparison, build_sample_metric, compute_scores
+from alembert.tasks.classify.scores import (
+    ClassifyAnswer,
+    ClassifyCalibration,
+    ClassifyComparison,
+    ClassifyPrediction,
+    build_sample_metric,
+    compute_scores,
+    decode_multi,
+    decode_numbers,
+    decode_single,
+    drop_below_score,
+    fit_calibration,
+    iter_confidences,
+    pool_windows,
+    with_labelled_sentences,
+    with_labels,
+)
 from alembert.tasks.example import AnnotationSpec, Coverage, EncodedExample, Example, ReadResult, collect
-from alembert.tasks.metrics.bootstrap import Floats
+from alembert.tasks.metrics import Floats
 from alembert.tasks.runtime import ExampleOutputs, Outputs
 from alembert.tasks.settings import (
     MAX_MAGNITUDE,
@@ -233,25 +235,25 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
         return replace(self, weights=compute_class_weights(np.concatenate(gold), self.kind, len(self.classes)))
 
     def loss(self, head: nn.Module, outputs: Tensor, target: TaskBatch, settings: LossSettings) -> Tensor:
-        from alembert.tasks.classify.losses import compute_loss
+        from alembert.tasks.losses import label_loss
 
-        return compute_loss(self._pool_outputs(outputs, target), target.labels, self.kind, settings, self.weights)
+        return label_loss(self._pool_outputs(outputs, target), target.labels, self.kind, settings, self.weights)
 
     def divergence(self, one: Tensor, other: Tensor, target: TaskBatch) -> Tensor:
-        from alembert.tasks.classify.losses import compute_divergence
+        from alembert.tasks.losses import label_divergence
 
-        return compute_divergence(self._pool_outputs(one, target), self._pool_outputs(other, target), self.kind)
+        return label_divergence(self._pool_outputs(one, target), self._pool_outputs(other, target), self.kind)
 
     def distillation_loss(
         self, head: nn.Module, outputs: Tensor, taught: Tensor, target: TaskBatch, settings: DistillLossSettings
     ) -> Tensor:
-        from alembert.tasks.classify.losses import compute_distillation_loss
+        from alembert.tasks.losses import label_distillation_loss
 
         student, teacher = self._pool_outputs(outputs, target), self._pool_outputs(taught, target)
-        return compute_distillation_loss(student, teacher, self.kind, settings.temperature)
+        return label_distillation_loss(student, teacher, self.kind, settings.temperature)
 
     def _pool_outputs(self, outputs: Tensor, target: TaskBatch) -> Tensor:
-        from alembert.tasks.classify.losses import pool_rows
+        from alembert.tasks.losses import pool_rows
 
         return outputs if self.is_document else pool_rows(outputs, target.example_of_row, self.settings.pool)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
-from alembert.artifact.json_files import parse_json
+from alembert.artifact.disk import parse_json
 from alembert.errors import BadFile
 from alembert.tasks.files import TASK_FILE, read_tasks
 

@@ -18,11 +18,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from alembert.tasks.compare.data import CompareExample
+from alembert.tasks.compare.data import CompareExample, CompareLayout
 from alembert.tasks.compare.pooling import PoolingName
-from alembert.tasks.compare.rows import CompareLayout
 from alembert.tasks.example import Coverage, TaskPrediction, shorten
-from alembert.tasks.metrics import numbers
+from alembert.tasks.metrics import classes
 from alembert.tasks.runtime import Outputs
 from alembert.tasks.task import SampleMetric
 
@@ -103,7 +102,7 @@ def compute_metrics(examples: Sequence[CompareExample], predictions: Sequence[Co
     """Compute all measures, the one that models are chosen by first."""
     if _has_scores(examples):
         gold, guess = _series(examples, predictions)
-        return {"spearman": numbers.spearman(gold, guess), "pearson": numbers.pearson(gold, guess)}
+        return {"spearman": classes.spearman(gold, guess), "pearson": classes.pearson(gold, guess)}
     name, values_N, combine = _example_values(examples, predictions)
     return {name: combine(values_N)}
 
@@ -111,7 +110,7 @@ def compute_metrics(examples: Sequence[CompareExample], predictions: Sequence[Co
 def build_sample_metric(examples: Sequence[CompareExample], predictions: Sequence[ComparePrediction]) -> SampleMetric:
     """Prepare the measure that models are chosen by for samples of examples."""
     if _has_scores(examples):
-        return numbers.spearman_measure(*_series(examples, predictions))
+        return classes.spearman_measure(*_series(examples, predictions))
     _, values_N, combine = _example_values(examples, predictions)
     return lambda indices: combine(values_N[indices])
 

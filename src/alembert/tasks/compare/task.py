@@ -20,18 +20,20 @@ from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadFile, BadInput
 from alembert.tasks.classify.rows import WindowSpec
 from alembert.tasks.compare.columns import DEFAULT_POOLINGS, CompareKind, CompareSettings
-from alembert.tasks.compare.data import CompareExample, CompareRewriter, read_file
+from alembert.tasks.compare.data import (
+    CompareExample,
+    CompareRewriter,
+    RowLabels,
+    duplicate_rows,
+    encode_texts,
+    encode_training_texts,
+    read_file,
+)
 from alembert.tasks.compare.pooling import (
     Pooling,
     PoolingName,
     build_sentence_transformers_files,
     read_pooling,
-)
-from alembert.tasks.compare.rows import (
-    RowLabels,
-    duplicate_rows,
-    encode_texts,
-    encode_training_texts,
 )
 from alembert.tasks.compare.scores import (
     ComparePrediction,
@@ -223,7 +225,7 @@ class CompareTask(Task[CompareExample, ComparePrediction]):
     # -- loss
 
     def loss(self, head: nn.Module, outputs: Tensor, target: TaskBatch, settings: LossSettings) -> Tensor:
-        from alembert.tasks.compare.losses import contrastive_loss, score_loss
+        from alembert.tasks.losses import contrastive_loss, score_loss
 
         vectors_RD = self._trained_half(outputs)
         if self.kind == "scores":
@@ -231,16 +233,16 @@ class CompareTask(Task[CompareExample, ComparePrediction]):
         return contrastive_loss(vectors_RD, target.labels, self.settings.temperature, settings)
 
     def divergence(self, one: Tensor, other: Tensor, target: TaskBatch) -> Tensor:
-        from alembert.tasks.compare.losses import compute_divergence
+        from alembert.tasks.losses import vector_divergence
 
-        return compute_divergence(one, other)
+        return vector_divergence(one, other)
 
     def distillation_loss(
         self, head: nn.Module, outputs: Tensor, taught: Tensor, target: TaskBatch, settings: DistillLossSettings
     ) -> Tensor:
-        from alembert.tasks.compare.losses import compute_distillation_loss
+        from alembert.tasks.losses import vector_distillation_loss
 
-        return compute_distillation_loss(self._used_half(outputs), self._used_half(taught))
+        return vector_distillation_loss(self._used_half(outputs), self._used_half(taught))
 
     def _trained_half(self, outputs: Tensor) -> Tensor:
         return outputs[:, : outputs.shape[1] // 2] if self.pooling == "cls_train_layer" else outputs

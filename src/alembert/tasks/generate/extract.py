@@ -16,7 +16,6 @@ from typing import Any, Final
 
 from alembert.tasks.classify.data import ClassifyExample, ClassifySettings
 from alembert.tasks.classify.task import ClassifyTask
-from alembert.tasks.delegating import DelegatingTask
 from alembert.tasks.example import EncodedExample
 from alembert.tasks.generate.data import (
     MAIN_METRIC,
@@ -27,6 +26,7 @@ from alembert.tasks.generate.data import (
 )
 from alembert.tasks.metrics.answers import overlap_f1, rouge_words
 from alembert.tasks.runtime import Outputs
+from alembert.tasks.task import DelegatingTask
 from alembert.text.sentences import split_sentences
 from alembert.text.tokenizer import Tokenizer
 

@@ -1,4 +1,12 @@
-"""The task `generate`: write a text for a text, such as a title for an abstract, a summary, an answer.
+"""The task `generate`: a text is written from a source.
+
+Rows of the task `generate`: `[CLS] source [SEP] target`, each token of the target predicted from those before it.
+
+The source is the prefix, whose tokens see each other both ways; a token of the target sees the source and the target up
+to itself (UniLM, Dong et al. 2019). The head is asked from the last [SEP] of the source on, and its last answer is the
+[SEP] that ends the target, which therefore need not be read. What is longer than its room is cut, and counted.
+
+The task `generate`: write a text for a text, such as a title for an abstract, a summary, an answer.
 
 In: pairs of source and target. Out: texts, with how probable the model finds them. The encoder writes by itself: under
 the prefix attention of UniLM (Dong et al. 2019) the source is read both ways, and each token of the target is predicted
@@ -19,9 +27,8 @@ import numpy as np
 import numpy.typing as npt
 
 from alembert.data.order import stable_hash
-from alembert.data.windows import IntArray
-from alembert.tasks.decoding.generation import GeneratedTokens, Prompt, generate_texts
-from alembert.tasks.example import EncodedExample
+from alembert.data.windows import IntArray, Row
+from alembert.tasks.example import Coverage, EncodedExample
 from alembert.tasks.generate.data import (
     MAIN_METRIC,
     BaseGenerateTask,
@@ -30,16 +37,102 @@ from alembert.tasks.generate.data import (
     TextPrediction,
     check_learnable,
 )
-from alembert.tasks.generate.rows import TokenBudget, drop_target, encode_examples
+from alembert.tasks.generate.writing import GeneratedTokens, Prompt, generate_texts
 from alembert.tasks.runtime import Runner
 from alembert.tasks.settings import LossSettings
-from alembert.text.tokenizer import Tokenizer, detokenize
+from alembert.text.tokenizer import Encoding, Tokenizer, detokenize
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from alembert.nn.heads import HeadSpec
     from alembert.tasks.runtime.torch import TaskBatch
+
+
+@dataclass(frozen=True, eq=False)
+class GenerateLayout:
+    """What is needed to write and to read what was written."""
+
+    tokenizer: Tokenizer
+    max_new_tokens: int
+    """Tokens that the model can write."""
+    is_asked: bool = True
+    """Whether a text is to be written; only some of the development examples are, to save time."""
+
+
+@dataclass(frozen=True)
+class TokenBudget:
+    """Tokens for source and target, without special ones."""
+
+    source: int
+    target: int
+    limit: int
+    """Tokens of a row at most."""
+
+    @classmethod
+    def of(cls, source: int | None, target: int, longest: int) -> TokenBudget:
+        """Share out what the model can read; a target never takes more than half of it."""
+        for_target = min(target, longest // 2)
+        left = longest - 2 - for_target
+        return cls(left if source is None else min(source, left), for_target, longest)
+
+
+def encode_examples(
+    examples: Sequence[GenerateExample], tokenizer: Tokenizer, room: TokenBudget, asked: Sequence[bool]
+) -> list[EncodedExample]:
+    """Turn examples into one row each; those that are asked are to be written for."""
+    sources = tokenizer.encode_batch([example.source for example in examples], add_special_tokens=False)
+    written = [example.target for example in examples if example.target is not None]
+    targets = iter(tokenizer.encode_batch(written, add_special_tokens=False))
+    encoded = []
+    for example, source, is_asked in zip(examples, sources, asked, strict=True):
+        target = None if example.target is None else next(targets)
+        prefix = np.array([tokenizer.cls_id, *source.ids[: room.source], tokenizer.sep_id], np.int64)
+        answer = None if target is None else target.ids[: room.target]
+        row = _source_row(prefix) if answer is None else _training_row(prefix, answer, tokenizer.sep_id)
+        cut = _count_cut_characters(source, room.source) + (
+            0 if target is None else _count_cut_characters(target, room.target)
+        )
+        layout = GenerateLayout(tokenizer, room.limit - len(prefix), is_asked)
+        encoded.append(EncodedExample((row,), _coverage(example, row, tokenizer, cut), layout))
+    return encoded
+
+
+def _source_row(prefix: IntArray) -> Row:
+    return Row(prefix, np.array([len(prefix) - 1]), segments=np.zeros_like(prefix), prefix=len(prefix))
+
+
+def _training_row(prefix: IntArray, target: Sequence[int], end: int) -> Row:
+    answers = np.array([*target, end], np.int64)
+    return Row(
+        ids=np.concatenate([prefix, answers[:-1]]),
+        positions=len(prefix) - 1 + np.arange(len(answers)),
+        labels=answers,
+        segments=np.repeat([0, 1], [len(prefix), len(target)]),
+        prefix=len(prefix),
+    )
+
+
+def _coverage(example: GenerateExample, row: Row, tokenizer: Tokenizer, cut: int) -> Coverage:
+    return Coverage(
+        examples=1,
+        characters=len(example.source),
+        tokens=row.length,
+        windows=1,
+        unknown=int(np.count_nonzero(row.ids == tokenizer.unk_id)),
+        gold=int(example.target is not None),
+        cut_characters=cut,
+    )
+
+
+def _count_cut_characters(encoding: Encoding, room: int) -> int:
+    """Count the characters from the first token that has no room."""
+    return encoding.offsets[-1][1] - encoding.offsets[room][0] if len(encoding) > room else 0
+
+
+def drop_target(row: Row) -> Row:
+    """Keep the source of a row alone: what a text is written after."""
+    return row if row.length == row.prefix else _source_row(row.ids[: row.prefix])
 
 
 _TARGET_SEGMENT = 1

@@ -39,7 +39,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from alembert.tasks.metrics.bootstrap import Floats
+from alembert.tasks.metrics import Floats
 from alembert.text.sentences import CJK
 
 _CONTRACTED: Final = frozenset(("cannot", "gimme", "lemme", "gonna", "gotta", "d'ye", "more'n"))

@@ -26,7 +26,7 @@ from statistics import fmean
 
 import numpy as np
 
-from alembert.tasks.metrics.bootstrap import Ints, Tally, f1, f1_measure, f1_of_sums
+from alembert.tasks.metrics import Ints, Tally, f1, f1_measure, f1_of_sums
 
 __all__ = [
     "EntityTuple",

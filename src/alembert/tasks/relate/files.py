@@ -15,24 +15,18 @@ from typing import Any, Final
 
 from alembert.corpus import readers
 from alembert.corpus.document import Document
-from alembert.corpus.examples.entity_markers import find_marked_pair
 from alembert.corpus.examples.labelled import LabelledRow, LabelValue, read_labelled
 from alembert.corpus.readers.contract import ReadOptions, Remark, SetAside
 from alembert.errors import BadFile, BadInput
 from alembert.tasks.classify.rows import build_labelled_row
+from alembert.tasks.example import Edits, EntitySpan, Rewriter, apply_edits, build_sentence_records
 from alembert.tasks.relate.data import (
     EntityMention,
     RelateExample,
     UnlinkedRelation,
     example_from_document,
     example_from_marked_text,
-)
-from alembert.tasks.rewriting import (
-    Edits,
-    EntitySpan,
-    Rewriter,
-    apply_edits,
-    build_sentence_records,
+    find_marked_pair,
 )
 from alembert.text.replacement import EditedText, are_isolated, find_editable_spans
 from alembert.text.sentences import Span

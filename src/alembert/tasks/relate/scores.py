@@ -16,11 +16,9 @@ import numpy as np
 
 from alembert.corpus.document import Document, Relation, generate_unused_ids
 from alembert.data.windows import IntArray
-from alembert.tasks.classify.decode import ClassifyAnswer
-from alembert.tasks.classify.scores import metric_by_example
+from alembert.tasks.classify.scores import ClassifyAnswer, metric_by_example
 from alembert.tasks.example import Coverage, SampleMetric, TaskPrediction, TaskScores, score_attributes
-from alembert.tasks.metrics import classes
-from alembert.tasks.metrics.bootstrap import Tally, ratio
+from alembert.tasks.metrics import Tally, classes, ratio
 from alembert.tasks.relate.data import EntityMention, RelateExample
 from alembert.tasks.relate.pairs import CandidatePair
 

@@ -21,15 +21,10 @@ from alembert.corpus.document import Document
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadInput
 from alembert.tasks.classify.data import ClassifyKind
-from alembert.tasks.classify.decode import (
-    ClassifyAnswer,
-    ClassifyCalibration,
-    decode_single,
-    drop_below_score,
-)
 from alembert.tasks.classify.rows import collect_labels, format_labels
+from alembert.tasks.classify.scores import ClassifyAnswer, ClassifyCalibration, decode_single, drop_below_score
 from alembert.tasks.example import AnnotationSpec, Coverage, EncodedExample, ReadResult, collect
-from alembert.tasks.metrics.bootstrap import Floats
+from alembert.tasks.metrics import Floats
 from alembert.tasks.metrics.calibration import fit_temperature
 from alembert.tasks.metrics.classes import balanced_weights
 from alembert.tasks.relate.data import (
@@ -227,22 +222,22 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
         return replace(self, weights=balanced_weights(np.concatenate(gold), len(self.classes)))
 
     def loss(self, head: nn.Module, outputs: Tensor, target: TaskBatch, settings: LossSettings) -> Tensor:
-        from alembert.tasks.classify.losses import compute_loss
+        from alembert.tasks.losses import label_loss
 
-        return compute_loss(self._evidence(outputs), target.labels, self.kind, settings, self.weights)
+        return label_loss(self._evidence(outputs), target.labels, self.kind, settings, self.weights)
 
     def divergence(self, one: Tensor, other: Tensor, target: TaskBatch) -> Tensor:
-        from alembert.tasks.classify.losses import compute_divergence
+        from alembert.tasks.losses import label_divergence
 
-        return compute_divergence(self._evidence(one), self._evidence(other), self.kind)
+        return label_divergence(self._evidence(one), self._evidence(other), self.kind)
 
     def distillation_loss(
         self, head: nn.Module, outputs: Tensor, taught: Tensor, target: TaskBatch, settings: DistillLossSettings
     ) -> Tensor:
-        from alembert.tasks.classify.losses import compute_distillation_loss
+        from alembert.tasks.losses import label_distillation_loss
 
         student, teacher = self._evidence(outputs), self._evidence(taught)
-        return compute_distillation_loss(student, teacher, self.kind, settings.temperature)
+        return label_distillation_loss(student, teacher, self.kind, settings.temperature)
 
     def _evidence(self, outputs: Any) -> Any:
         """Return one line a row: of two markers, the first columns at the head's and the others at the tail's."""

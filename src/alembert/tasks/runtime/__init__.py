@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from alembert.data.windows import IntArray, Row
 from alembert.errors import BadFile
-from alembert.tasks.decoding.generation import IncrementalDecoder
 from alembert.tasks.example import EncodedExample
+from alembert.tasks.generate.writing import IncrementalDecoder
 
 Outputs = npt.NDArray[np.float32]
 ExampleOutputs = Sequence[Sequence[Outputs]]

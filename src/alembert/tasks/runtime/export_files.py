@@ -22,8 +22,8 @@ import numpy as np
 import numpy.typing as npt
 
 from alembert.artifact import MANIFEST, atomic_write, check_listed, open_artifact
-from alembert.artifact.json_files import check_text, check_whole_number, refuse_malformed
-from alembert.artifact.manifest import read_manifest
+from alembert.artifact.disk import check_text, check_whole_number, refuse_malformed
+from alembert.artifact.opening import read_manifest
 from alembert.errors import BadFile
 
 EXPORT_KIND: Final = "Export"

@@ -20,14 +20,13 @@ import torch
 from torch import Tensor
 
 from alembert.data.batching import batch_by_tokens, map_in_threads
-from alembert.data.token_features import stack_features
-from alembert.data.windows import Row
+from alembert.data.windows import Row, stack_features
 from alembert.hardware.torch_settings import limit_operation_threads
 from alembert.nn.batch import Batch
 from alembert.nn.heads import HeadSpec
 from alembert.nn.kv_cache import KVCache, Prefill
 from alembert.nn.model import Model
-from alembert.tasks.decoding.search import Logits
+from alembert.tasks.generate.decoding import Logits
 from alembert.tasks.runtime import HeadRunner, Outputs, check_finite
 
 Result = TypeVar("Result")

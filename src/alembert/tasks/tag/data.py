@@ -16,15 +16,17 @@ from alembert.corpus import readers
 from alembert.corpus.document import Document
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadFile, BadSetting
-from alembert.tasks.example import Coverage, Example, TaskPrediction
-from alembert.tasks.metrics import spans
-from alembert.tasks.rewriting import (
+from alembert.tasks.example import (
+    Coverage,
     Edits,
     EntitySpan,
+    Example,
     Rewriter,
+    TaskPrediction,
     apply_edits,
     build_sentence_records,
 )
+from alembert.tasks.metrics import spans
 from alembert.tasks.settings import check_choices, check_windows
 from alembert.tasks.tag.tags import LabelledSpan, SchemeName
 from alembert.tasks.task import TaskScores

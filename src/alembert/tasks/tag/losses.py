@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from alembert.nn.crf import Crf
 from alembert.nn.losses import (
     cross_entropy,
     partial_cross_entropy,
@@ -23,7 +22,7 @@ from alembert.nn.losses import (
     soft_cross_entropy,
     symmetric_binary_kl,
 )
-from alembert.nn.pointer import multilabel_cross_entropy, pointer_scores
+from alembert.nn.tag_outputs import Crf, multilabel_cross_entropy, pointer_scores
 from alembert.tasks.runtime.torch import TaskBatch
 from alembert.tasks.settings import DistillLossSettings, LossSettings
 from alembert.tasks.tag.crf import AllowedTransitions, viterbi_decode

@@ -11,8 +11,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from alembert.data.token_features import TokenFeatures
-from alembert.data.windows import Row, Window, compute_windows
+from alembert.data.windows import Row, TokenFeatures, Window, compute_windows
 from alembert.tasks.example import Coverage, EncodedExample
 from alembert.tasks.tag.data import TagExample, TagSettings
 from alembert.tasks.tag.tags import (

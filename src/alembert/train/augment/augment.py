@@ -30,14 +30,14 @@ from alembert.corpus.shard_tokenizer import WordSettings
 from alembert.data.order import make_rng
 from alembert.errors import BadInput, BadSetting
 from alembert.files.checkpoint import Checkpoint
-from alembert.tasks.rewriting import EntitySpan, Rewriter
+from alembert.tasks.example import EntitySpan, Rewriter
 from alembert.tasks.task import AnyTask
 from alembert.text.lexicon import Lexicon, list_spellings
 from alembert.text.replacement import TextEdit, find_replaceable_words, is_chinese
 from alembert.text.sentences import Span
 from alembert.text.words import Dictionary, DictionarySegmenter, JiebaSegmenter, Segmenter
+from alembert.train.augment import AugmentSettings
 from alembert.train.augment.candidates import CandidateFinder, WordSlot
-from alembert.train.augment.settings import AugmentSettings
 
 
 @dataclass(frozen=True)

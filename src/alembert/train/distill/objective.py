@@ -34,12 +34,11 @@ from alembert.nn.model import Model
 from alembert.tasks.runtime.torch import TaskBatch
 from alembert.train.distill.layers import LayerLosses, combine_losses
 from alembert.train.distill.settings import ANSWER_LOSSES, GeneralDistillSettings, StageSettings
-from alembert.train.distill.teacher import Teacher, TeacherOutputs, TeacherRequest
-from alembert.train.distill.teacher_cache import TeacherCache
+from alembert.train.distill.teacher import Teacher, TeacherCache, TeacherOutputs, TeacherRequest
 from alembert.train.finetune.objective import EncodedExamples, TaskObjective
 from alembert.train.objective import EvalResult, MicroBatch
-from alembert.train.pretrain.collator import Collator
 from alembert.train.pretrain.lm import cut_held_out_spans
+from alembert.train.pretrain.objectives import Collator
 
 TEACHER_TARGET: Final = "teacher"
 SCORES_KEY: Final = "imitation"

@@ -14,11 +14,17 @@ from typing import Final, Literal
 from alembert.errors import BadSetting
 from alembert.files.student_shape import StudentSettings
 from alembert.tasks.settings import DistillLossSettings
-from alembert.train.augment.settings import AugmentSettings
+from alembert.train.augment import AugmentSettings
 from alembert.train.finetune.settings import EpochSettings, get_default_settings
 from alembert.train.pretrain.settings import HeldOutSettings, SequenceSettings
-from alembert.train.schedule import ScheduleSettings
-from alembert.train.settings import BatchSettings, EvaluationSettings, OptimiserSettings, RunSettings, SavingSettings
+from alembert.train.settings import (
+    BatchSettings,
+    EvaluationSettings,
+    OptimiserSettings,
+    RunSettings,
+    SavingSettings,
+    ScheduleSettings,
+)
 
 LAYER_LOSSES: Final = ("attention", "hidden", "embeddings", "relations", "contrastive")
 """Losses that compare the layers of both models."""

@@ -20,7 +20,7 @@ from alembert.files.checkpoint import Checkpoint
 from alembert.files.surgery import with_markers
 from alembert.settings import as_table
 from alembert.tasks.example import EncodedExample, ReadResult, exclude_examples
-from alembert.tasks.splitting import SplitShares, find_overlap, parse_split, split_examples
+from alembert.tasks.reading import SplitShares, find_overlap, parse_split, split_examples
 from alembert.tasks.task import AnyTask, get_task_class
 from alembert.text.lexicon import parse_lexicon_option
 from alembert.text.tokenizer import Tokenizer

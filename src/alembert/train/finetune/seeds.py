@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from alembert.artifact import Draft, atomic_write
-from alembert.artifact.json_files import to_json_bytes
+from alembert.artifact.disk import to_json_bytes
 from alembert.errors import BadSetting
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.surgery import with_heads, with_token_features
 from alembert.nn.heads import HeadSpec
 from alembert.nn.model import Model
-from alembert.tasks.confidence import build_curve_table, collect_confidences
 from alembert.tasks.data_report import DataReport
 from alembert.tasks.example import count_surfaces
 from alembert.tasks.files import (
@@ -33,6 +32,7 @@ from alembert.tasks.files import (
     write_tasks,
     write_train_keys,
 )
+from alembert.tasks.metrics.calibration import build_curve_table, collect_confidences
 from alembert.tasks.runtime.torch import ModelRunner
 from alembert.tasks.task import AnyTask, TaskScores
 from alembert.train.distributed import Processes

@@ -25,8 +25,7 @@ from alembert.errors import BadSetting
 from alembert.settings import Assigned, apply_changes, pop_table, to_toml
 from alembert.tasks.settings import LossSettings
 from alembert.tasks.task import get_task_class
-from alembert.train.schedule import ScheduleSettings
-from alembert.train.settings import BatchSettings, EvaluationSettings, RunSettings, SavingSettings
+from alembert.train.settings import BatchSettings, EvaluationSettings, RunSettings, SavingSettings, ScheduleSettings
 
 
 @dataclass(frozen=True, kw_only=True)

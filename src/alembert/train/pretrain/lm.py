@@ -37,8 +37,8 @@ from alembert.nn.heads import HeadSpec, find_required_tokens
 from alembert.nn.model import Model
 from alembert.text.tokenizer import Tokenizer
 from alembert.train.objective import EvalResult, LMTarget, MicroBatch
-from alembert.train.pretrain.collator import Collator
 from alembert.train.pretrain.objectives import (
+    Collator,
     LMObjective,
     MaskedLMObjective,
     select_answers,

@@ -4,7 +4,7 @@
 tokens by drawing from what it predicts; the model decides for each token whether it is the one that stood there. Both
 learn together: the generator by its own masked-LM loss, not by how well it deceives. It lives in the run alone.
 
-`entity_swap`: the same decision without a generator; `data.replacing` says what is replaced by what.
+`entity_swap`: the same decision without a generator; `data.masking` says what is replaced by what.
 
 `entity_types`: BIO tags with the types of the corpus' entities. Dictionaries miss entities, so that a token outside of
 all of them counts less.
@@ -29,7 +29,7 @@ from torch import Tensor
 
 from alembert.corpus.shards import ENTITY_START, Shards
 from alembert.data.feed import HeldOutSplit
-from alembert.data.replacing import ReplacementTable, SwapSettings, replace_units
+from alembert.data.masking import ReplacementTable, SwapSettings, replace_units
 from alembert.nn.dropout import HEADS, DropoutSeed
 from alembert.nn.heads import HeadInputs, HeadSpec, LastHiddenStates
 from alembert.nn.losses import cross_entropy

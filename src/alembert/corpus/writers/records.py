@@ -1,4 +1,6 @@
-"""Parquet: a row per document with everything it has; `meta` is JSON text, because its keys differ per document.
+"""A record a document with everything it has: JSON lines, the native annotation format, and Parquet.
+
+JSON lines: one object a line. Parquet: a row per document; `meta` is JSON text, because its keys differ per document.
 
 Rows are written in groups of 1,000 documents, so memory does not grow with their number.
 """
@@ -11,13 +13,23 @@ from itertools import islice
 from typing import Any
 
 from alembert.corpus.document import Document, to_record
-from alembert.corpus.writers.contract import ConversionLosses, OutputTarget, open_output
-from alembert.extras import require
+from alembert.corpus.writers import ConversionLosses, OutputTarget, open_output
+from alembert.errors import require
+
+
+def write_jsonl(documents: Iterable[Document], target: OutputTarget) -> ConversionLosses:
+    """Write documents as JSON lines; nothing is lost."""
+    with open_output(target) as file:
+        for document in documents:
+            line = json.dumps(to_record(document), ensure_ascii=False, separators=(",", ":"))
+            file.write(line.encode() + b"\n")
+    return ConversionLosses()
+
 
 _GROUP = 1000
 
 
-def write(documents: Iterable[Document], target: OutputTarget) -> ConversionLosses:
+def write_parquet(documents: Iterable[Document], target: OutputTarget) -> ConversionLosses:
     """Write documents as a Parquet file; nothing is lost."""
     require("Writing Parquet", "pyarrow")
     import pyarrow as pa

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 import numpy as np
 
 from alembert.data.windows import Row
-from alembert.tasks.decoding.search import (
+from alembert.tasks.generate.decoding import (
     BeamSearch,
     DecodeSettings,
     DecodingSearch,
