@@ -17,6 +17,7 @@ from alembert.html import (
     SURE,
     ColourFunction,
     EntityMark,
+    PageSection,
     ScoreRange,
     colour_by_label,
     name_score_range,
@@ -47,9 +48,14 @@ _RANGES: Final[Mapping[ScoreRange, str]] = {
 }
 
 
-def render_abstracts(report: AbstractsReport) -> Iterator[str]:
+def render_abstracts(report: AbstractsReport) -> Iterator[PageSection]:
     """Yield the abstracts, then the counts."""
-    yield f"<h2>What the model {escape(report.model)} finds in abstracts</h2>"
+    title = f"What the model {report.model} finds in abstracts"
+    yield PageSection(title, "\n".join(_annotated_abstracts(report)), "Abstracts")
+    yield PageSection("What it found, in numbers", "\n".join(_numbers(report)), "In numbers")
+
+
+def _annotated_abstracts(report: AbstractsReport) -> Iterator[str]:
     yield (
         "<p>The studies are fictional and were written for this project, and training has not seen them. Each entity has its "
         "type behind it. The line below says how sure the model is; the score, from 0 to 1, is under the pointer. Nobody has "
@@ -61,8 +67,6 @@ def render_abstracts(report: AbstractsReport) -> Iterator[str]:
     colour = colour_by_label(report.labels)
     for number, document in enumerate(report.documents):
         yield _render_abstract(document, colour, is_open=number < OPEN_ABSTRACTS)
-    yield "<h2>What it found, in numbers</h2>"
-    yield from _numbers(report)
 
 
 def _render_abstract(document: Document, colour: ColourFunction, *, is_open: bool) -> str:

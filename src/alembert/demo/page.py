@@ -18,7 +18,15 @@ from alembert.charts import render_figure
 from alembert.demo import DemoFolders, DemoStep
 from alembert.demo.abstracts_page import render_abstracts
 from alembert.demo.text_steps import entity_marks, read_annotated
-from alembert.html import colour_by_label, render_legend, render_list, render_page, render_table, render_text
+from alembert.html import (
+    PageSection,
+    colour_by_label,
+    render_legend,
+    render_list,
+    render_page,
+    render_table,
+    render_text,
+)
 from alembert.inspect.comparison_plot import build_comparison_chart
 from alembert.inspect.reports import comparison_sentences, model_table
 from alembert.inspect.tables import render_excerpts
@@ -50,19 +58,22 @@ _HIDDEN_PANELS: Final = ("Learning rate", "Norm of the gradient", "Tokens a seco
 def render_demo_page(folders: DemoFolders, steps: Sequence[DemoStep], next_commands: Sequence[str]) -> str:
     comparison = next(step.comparison for step in steps if step.comparison)
     abstracts = next((step.abstracts for step in steps if step.abstracts), None)
-    body = [
-        *(f"<p>{escape(paragraph)}</p>" for paragraph in _summary(steps, abstracts)),
+    lead = [f"<p>{escape(paragraph)}</p>" for paragraph in _summary(steps, abstracts)]
+    chain = {
+        "The chain: annotated text": _annotated_texts(folders),
+        "The models of the chain": _models(comparison),
+        "How they learnt": _curves(folders),
+        "What was done": _steps(steps),
+        "Where to go next": _next_steps(next_commands),
+    }
+    sections = [
         *(render_abstracts(abstracts) if abstracts else ()),
-        *_annotated_texts(folders),
-        *_models(comparison),
-        *_curves(folders),
-        *_steps(steps),
-        *_next_steps(next_commands),
+        *(PageSection(title, "\n".join(parts)) for title, parts in chain.items()),
     ]
     heading = (
         "Annotated abstracts, and a model made from raw text" if abstracts else "From raw text to an annotating model"
     )
-    return render_page("alembert demo", heading, "\n".join(body))
+    return render_page("alembert demo", heading, "\n".join(lead), sections)
 
 
 def _summary(steps: Sequence[DemoStep], abstracts: AbstractsReport | None) -> Iterator[str]:
@@ -81,7 +92,6 @@ def _summary(steps: Sequence[DemoStep], abstracts: AbstractsReport | None) -> It
 
 
 def _annotated_texts(folders: DemoFolders) -> Iterator[str]:
-    yield "<h2>The chain: annotated text</h2>"
     yield (
         "<p>What the last model of the chain found in texts of the test part: pre-training has read them as plain text, "
         "but no training knew their labels. A line above: found by the model; a line below: right. Both lines: a hit.</p>"
@@ -100,14 +110,13 @@ def _language(document: Document) -> str:
 
 
 def _models(comparison: ComparisonReport) -> Iterator[str]:
-    yield f"<h2>The models of the chain</h2>\n{model_table(comparison).html()}"
     caption = f"{comparison.measure} with its 95 % interval, size and speed"
     yield render_figure(build_comparison_chart(comparison), caption, whole=True)
+    yield model_table(comparison).html()
     yield from (f"<p>{escape(sentence)}</p>" for sentence in comparison_sentences(comparison, brief=True))
 
 
 def _curves(folders: DemoFolders) -> Iterator[str]:
-    yield "<h2>How they learnt</h2>"
     runs = {
         "Pre-training": folders.pretrained,
         "The tagger": folders.tagger,
@@ -123,7 +132,6 @@ def _shown_panels(folder: Path) -> list[Panel]:
 
 
 def _steps(steps: Sequence[DemoStep]) -> Iterator[str]:
-    yield "<h2>What was done</h2>"
     yield "<p>Each command does its step again, from the folder in which the demo was started.</p>"
     for step in steps:
         yield f"<h3>{escape(step.title)} <small>({step.seconds:.0f} s)</small></h3>"
@@ -138,5 +146,5 @@ def _shell(commands: Sequence[str]) -> str:
 
 
 def _next_steps(commands: Sequence[str]) -> Iterator[str]:
-    yield f"<h2>Where to go next</h2>\n{_shell(commands)}"
+    yield _shell(commands)
     yield render_table(("page", "what it is about"), GUIDES.items(), {0, 1})

@@ -13,9 +13,12 @@ from alembert.html import (
     ColourFunction,
     EntityMark,
     Html,
+    PageSection,
     TextRun,
     colour_by_label,
+    render_beside,
     render_columns,
+    render_legend,
     render_page,
     render_runs,
     render_table,
@@ -23,26 +26,31 @@ from alembert.html import (
     render_tiles,
     split_runs,
 )
+from alembert.inspect.row_charts import build_stack_chart
 
 _MAX_CHARACTERS: Final = 3000
 """Characters of a document that are shown."""
 
 
 def render_corpus_page(statistics: CorpusStatistics, documents: Sequence[CorpusDocument]) -> str:
-    return render_page(statistics.name, statistics.name, "\n".join(_body(statistics, documents)))
+    title = f"Corpus {statistics.name}"
+    return render_page(title, title, _tiles(statistics), list(_sections(statistics, documents)))
 
 
-def _body(statistics: CorpusStatistics, documents: Sequence[CorpusDocument]) -> Iterator[str]:
+def _sections(statistics: CorpusStatistics, documents: Sequence[CorpusDocument]) -> Iterator[PageSection]:
     colour = colour_by_label(dict.fromkeys(label.name for label in statistics.labels))
-    yield "<p>A corpus of alembert: what it holds, and what was dropped.</p>"
-    yield _tiles(statistics)
-    yield render_columns(_histogram_figures(statistics))
-    yield render_columns(_count_tables(statistics))
+    yield PageSection("Lengths", render_columns(_histogram_figures(statistics)))
     if statistics.labels:
-        yield f"<h2>Entities</h2>\n{_entity_table(statistics.labels, colour)}"
+        yield PageSection("Entities", _render_entities(statistics.labels, colour))
+    yield PageSection(
+        "What was read, and what was dropped", render_columns(_count_tables(statistics)), "Read and dropped"
+    )
+    origin = {"Languages": statistics.languages.most_common(15), "Sources": list(statistics.sources.items())[:40]}
+    yield PageSection("Languages and sources", render_columns(map(_counts_figure, origin, origin.values())))
     if documents:
-        yield "<h2>Documents</h2>\n<p>A line below: annotated in the source. Without a line: found by a lexicon.</p>"
-        yield from (_document_section(document, colour) for document in documents)
+        legend = "<p>A line below: annotated in the source. Without a line: found by a lexicon.</p>"
+        articles = (_render_document(document, colour) for document in documents)
+        yield PageSection("Documents", "\n".join((legend, *articles)))
 
 
 def _tiles(statistics: CorpusStatistics) -> str:
@@ -69,13 +77,31 @@ def _count_tables(statistics: CorpusStatistics) -> Iterator[str]:
     yield _count_table("Set aside, by reason", statistics.get_counts_with_prefix("set aside: "))
     yield _count_table("Cleaned", statistics.get_counts_with_prefix("cleaned: "))
     yield _count_table("Remarks", statistics.get_counts_with_prefix("remark: "))
-    yield _count_table("Languages, documents", statistics.languages.most_common(15))
-    yield _count_table("Sources, documents", list(statistics.sources.items())[:40])
 
 
 def _count_table(title: str, counts: Iterable[tuple[str, int]]) -> str:
     rows = [(name, f"{count:,}") for name, count in counts]
-    return f"<h2>{title}</h2>\n{render_table((), rows)}" if rows else ""
+    return f"<h3>{title}</h3>\n{render_table((), rows, label=title)}" if rows else ""
+
+
+def _counts_figure(title: str, counts: Sequence[tuple[str, int]]) -> str:
+    if not counts:
+        return ""
+    names, numbers = zip(*counts, strict=True)
+    return render_figure(build_stack_chart(title, names, {"documents": numbers}), f"{title}, documents")
+
+
+def _render_entities(labels: Sequence[LabelStatistics], colour: ColourFunction) -> str:
+    names = [f"{label.name}, gold" if label.gold else label.name for label in labels]
+    counts = {
+        "different names": [label.distinct for label in labels],
+        "repeated": [label.count - label.distinct for label in labels],
+    }
+    figure = render_figure(
+        build_stack_chart("Entities", names, counts), "Entities by label: different names, and their repetitions"
+    )
+    legend = render_legend({name: number for number, name in enumerate(counts)})
+    return render_beside(figure + legend, _entity_table(labels, colour))
 
 
 def _entity_table(labels: Sequence[LabelStatistics], colour: ColourFunction) -> str:
@@ -88,7 +114,7 @@ def _entity_table(labels: Sequence[LabelStatistics], colour: ColourFunction) -> 
         )
         for label in labels
     ]
-    return render_table(("label", "found", "different", "most frequent"), rows, {0, 3})
+    return render_table(("label", "found", "different", "most frequent"), rows, {0, 3}, "entities")
 
 
 def _marked_name(label: LabelStatistics, colour: ColourFunction) -> Html:
@@ -97,7 +123,7 @@ def _marked_name(label: LabelStatistics, colour: ColourFunction) -> Html:
     return render_runs([TextRun(label.name, inside=(mark,), opens=(mark,), closes=())], colour)
 
 
-def _document_section(entry: CorpusDocument, colour: ColourFunction) -> str:
+def _render_document(entry: CorpusDocument, colour: ColourFunction) -> str:
     text = entry.document.text
     marks = [
         EntityMark(entity.start, entity.end, entity.label, "gold" if entity.gold else "", " ".join(entity.concepts))
@@ -106,4 +132,4 @@ def _document_section(entry: CorpusDocument, colour: ColourFunction) -> str:
     shown = render_runs(split_runs(text, marks, 0, min(len(text), _MAX_CHARACTERS)), colour)
     rest = f" … ({len(text) - _MAX_CHARACTERS:,} more characters)" if len(text) > _MAX_CHARACTERS else ""
     title = f"{entry.document.id} · {entry.source} · {entry.language} · sentences: {len(entry.sentences)}"
-    return f"<h3>{escape(title)}</h3>\n{render_text(Html(shown + rest), entry.language)}"
+    return f"<article>\n<h3>{escape(title)}</h3>\n{render_text(Html(shown + rest), entry.language)}\n</article>"

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from alembert.errors import BadSetting
 from alembert.html import EntityMark, split_runs
 from alembert.inspect.errors import ErrorReport, find_errors, render_errors_page
-from alembert.inspect.errors.tag import WindowAlignment, match_entities
+from alembert.inspect.errors.entity_matches import match_entities
+from alembert.inspect.errors.tag import WindowAlignment
 from alembert.inspect.tables import choose_excerpts, format_run
 from alembert.tasks.classify.decode import ClassifyAnswer
 from alembert.tasks.example import surface_key
