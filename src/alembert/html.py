@@ -60,7 +60,7 @@ nav a:is(:hover, :focus-visible) {{ color: var(--ink); text-decoration: underlin
 :is(a, summary, .scroll, nav):focus-visible {{ outline: 2px solid var(--a); outline-offset: -2px }}
 main {{ padding-top: .5rem; min-width: 0 }}
 @media screen and (min-width: 72rem) {{
-  :root {{ scroll-padding-top: 0 }} body:has(> nav) {{ display: grid; grid-template-columns: 12rem minmax(0, 1fr); gap: 2.5rem; max-width: 84rem }}
+  :root {{ scroll-padding-top: 1rem }} body:has(> nav) {{ display: grid; grid-template-columns: 12rem minmax(0, 1fr); gap: 2.5rem; max-width: 84rem }}
   nav {{ top: 0; margin: 1.6rem 0 0; padding: .2rem 0; align-self: start; max-height: 100vh; overflow: auto; border: 0 }}
   nav ul {{ display: block; padding: 0; white-space: normal }} nav a {{ padding: .25rem .7rem; border-left: 2px solid var(--line) }}
   nav a:is(:hover, :focus-visible) {{ border-color: var(--a) }} }}

@@ -102,7 +102,7 @@ class _Checker(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
-        self.foreign += [name for name, _ in attrs if name in ("src", "href") or name.startswith("on")]
+        self.foreign += [name for name, _ in attrs if name == "src" or name.startswith("on")]
 
     def handle_endtag(self, tag: str) -> None:
         if tag in ("small", "sub"):

@@ -16,8 +16,8 @@ from alembert.html import (
     PageSection,
     TextRun,
     colour_by_label,
-    render_beside,
     render_columns,
+    render_details,
     render_legend,
     render_page,
     render_runs,
@@ -30,6 +30,8 @@ from alembert.inspect.row_charts import build_stack_chart
 
 _MAX_CHARACTERS: Final = 3000
 """Characters of a document that are shown."""
+_OPEN_DOCUMENTS: Final = 2
+"""Documents that the page shows at once; the others open at a click."""
 
 
 def render_corpus_page(statistics: CorpusStatistics, documents: Sequence[CorpusDocument]) -> str:
@@ -45,12 +47,13 @@ def _sections(statistics: CorpusStatistics, documents: Sequence[CorpusDocument])
     yield PageSection(
         "What was read, and what was dropped", render_columns(_count_tables(statistics)), "Read and dropped"
     )
-    origin = {"Languages": statistics.languages.most_common(15), "Sources": list(statistics.sources.items())[:40]}
-    yield PageSection("Languages and sources", render_columns(map(_counts_figure, origin, origin.values())))
     if documents:
         legend = "<p>A line below: annotated in the source. Without a line: found by a lexicon.</p>"
-        articles = (_render_document(document, colour) for document in documents)
-        yield PageSection("Documents", "\n".join((legend, *articles)))
+        texts = (
+            _render_document(document, colour, is_open=number < _OPEN_DOCUMENTS)
+            for number, document in enumerate(documents)
+        )
+        yield PageSection("Documents", "\n".join((legend, *texts)))
 
 
 def _tiles(statistics: CorpusStatistics) -> str:
@@ -77,18 +80,13 @@ def _count_tables(statistics: CorpusStatistics) -> Iterator[str]:
     yield _count_table("Set aside, by reason", statistics.get_counts_with_prefix("set aside: "))
     yield _count_table("Cleaned", statistics.get_counts_with_prefix("cleaned: "))
     yield _count_table("Remarks", statistics.get_counts_with_prefix("remark: "))
+    yield _count_table("Languages, documents", statistics.languages.most_common(15))
+    yield _count_table("Sources, documents", list(statistics.sources.items())[:40])
 
 
 def _count_table(title: str, counts: Iterable[tuple[str, int]]) -> str:
     rows = [(name, f"{count:,}") for name, count in counts]
     return f"<h3>{title}</h3>\n{render_table((), rows, label=title)}" if rows else ""
-
-
-def _counts_figure(title: str, counts: Sequence[tuple[str, int]]) -> str:
-    if not counts:
-        return ""
-    names, numbers = zip(*counts, strict=True)
-    return render_figure(build_stack_chart(title, names, {"documents": numbers}), f"{title}, documents")
 
 
 def _render_entities(labels: Sequence[LabelStatistics], colour: ColourFunction) -> str:
@@ -101,7 +99,7 @@ def _render_entities(labels: Sequence[LabelStatistics], colour: ColourFunction) 
         build_stack_chart("Entities", names, counts), "Entities by label: different names, and their repetitions"
     )
     legend = render_legend({name: number for number, name in enumerate(counts)})
-    return render_beside(figure + legend, _entity_table(labels, colour))
+    return figure + legend + _entity_table(labels, colour)
 
 
 def _entity_table(labels: Sequence[LabelStatistics], colour: ColourFunction) -> str:
@@ -123,7 +121,7 @@ def _marked_name(label: LabelStatistics, colour: ColourFunction) -> Html:
     return render_runs([TextRun(label.name, inside=(mark,), opens=(mark,), closes=())], colour)
 
 
-def _render_document(entry: CorpusDocument, colour: ColourFunction) -> str:
+def _render_document(entry: CorpusDocument, colour: ColourFunction, *, is_open: bool) -> str:
     text = entry.document.text
     marks = [
         EntityMark(entity.start, entity.end, entity.label, "gold" if entity.gold else "", " ".join(entity.concepts))
@@ -132,4 +130,4 @@ def _render_document(entry: CorpusDocument, colour: ColourFunction) -> str:
     shown = render_runs(split_runs(text, marks, 0, min(len(text), _MAX_CHARACTERS)), colour)
     rest = f" … ({len(text) - _MAX_CHARACTERS:,} more characters)" if len(text) > _MAX_CHARACTERS else ""
     title = f"{entry.document.id} · {entry.source} · {entry.language} · sentences: {len(entry.sentences)}"
-    return f"<article>\n<h3>{escape(title)}</h3>\n{render_text(Html(shown + rest), entry.language)}\n</article>"
+    return render_details(escape(title), render_text(Html(shown + rest), entry.language), is_open=is_open)

@@ -27,7 +27,7 @@ from alembert.charts import (
 from alembert.html import colour_name, render_beside, render_legend
 from alembert.inspect.tables import Cell, Table
 
-_NAME_WIDTH, _RIGHT = 170, WIDTH - 64
+_NAME_WIDTH, _RIGHT = 170, WIDTH - 90
 _TOP, _BOTTOM = 6, 26
 _GAP, _LINE = 12, 14
 """Height between two rows, and of each series of a row."""

@@ -231,8 +231,9 @@ def _entity_plots(report: VocabReport, labels: list[str]) -> Iterator[str]:
         name: [fit.entities[label].split / fit.entities[label].mentions for label in labels]
         for name, fit in _named_fits(report)
     }
-    chart = build_bar_chart("Entities split", labels, split)
-    yield render_figure(chart, "Share of entities with a split word, by kind")
+    if len(labels) > 1:
+        chart = build_bar_chart("Entities split", labels, split)
+        yield render_figure(chart, "Share of entities with a split word, by kind")
     yield '<div class="several">'
     for label in labels:
         shares = {

@@ -183,6 +183,7 @@ def test_json_has_tables_and_examples_with_offsets(atlas: ErrorReport) -> None:
 def test_a_page_shows_both_sides_and_fetches_nothing(atlas: ErrorReport) -> None:
     html = render_errors_page(atlas)
     check_page(html)
+    assert html.index("Kinds of errors") < html.index("The worst examples") < html.index("By length of the entity")
     assert html.startswith("<!doctype html>")
     classes = {name for names in re.findall(r'<mark class="([^"]*)"', html) for name in names.split()}
     assert {"gold", "guess"} <= classes
