@@ -88,6 +88,7 @@ class ErrorReport:
         return {
             "model": self.model,
             "task": self.task,
+            "files": list(self.files),
             "examples": self.examples,
             "told": self.summary,
             "totals": dict(self.totals),
