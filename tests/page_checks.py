@@ -1,4 +1,7 @@
-"""What holds for every page: nothing is fetched or run, elements are closed, headings in order, charts and tables labelled."""
+"""What holds for every page: nothing is fetched or run, elements are closed, headings in order, charts and tables labelled.
+
+Links lead to places of the page itself, and no two boxes that scroll have the same name.
+"""
 
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -12,6 +15,9 @@ class _Page(HTMLParser):
         super().__init__()
         self.open: list[tuple[str, dict[str, str | None]]] = []
         self.headings: list[int] = []
+        self.places: list[str | None] = []
+        self.links: list[str] = []
+        self.labels: list[str | None] = []
         self.feed(text)
         self.close()
         assert not self.open
@@ -19,7 +25,14 @@ class _Page(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         table = dict(attrs)
         assert tag not in FOREIGN
-        assert not [name for name in table if name in ("href", "src") or name.startswith("on")]
+        assert not [name for name in table if name == "src" or name.startswith("on")]
+        if "href" in table:
+            assert (tag, (table["href"] or "")[:1]) == ("a", "#")
+            self.links.append((table["href"] or "")[1:])
+        if "id" in table:
+            self.places.append(table["id"])
+        if table.get("role") == "region":
+            self.labels.append(table["aria-label"])
         if tag in ("h1", "h2", "h3", "h4"):
             self.headings.append(int(tag[1]))
         if tag == "svg":
@@ -38,7 +51,11 @@ def check_page(text: str) -> None:
     """Fail if a page breaks one of the rules."""
     assert text.startswith('<!doctype html>\n<html lang="en">')
     assert not [word for word in ("http:", "https:", "@import", "url(") if word in text]
-    headings = _Page(text).headings
+    page = _Page(text)
+    headings = page.headings
     assert headings[0] == 1
     assert headings.count(1) == 1
     assert all(after <= before + 1 for before, after in pairwise(headings))
+    assert set(page.links) <= set(page.places)
+    for names in (page.places, page.links, page.labels):
+        assert len(set(names)) == len(names)

@@ -12,6 +12,7 @@ from alembert.html import (
     STYLE,
     EntityMark,
     Html,
+    PageSection,
     colour_by_label,
     render_columns,
     render_details,
@@ -189,3 +190,22 @@ def test_labels_have_the_colours_of_their_order() -> None:
 def test_a_text_says_its_language() -> None:
     assert render_text(Html("x"), "zh").startswith('<div class="text" lang="zh">')
     assert "lang=" not in render_text(Html("x"))
+
+
+def test_the_list_of_contents_leads_to_each_section() -> None:
+    page = render_page("t", "t", "", [PageSection("By <length>", "one"), PageSection("Notes & more", "two", "Notes")])
+    check_page(page)
+    assert re.findall(r'<a href="#([^"]*)">([^<]*)</a>', page) == [
+        ("by-length", "By &lt;length&gt;"),
+        ("notes", "Notes"),
+    ]
+    assert '<section id="notes">\n<h2>Notes &amp; more</h2>' in page
+
+
+def test_a_single_section_needs_no_list_of_contents() -> None:
+    assert "<nav" not in render_page("t", "t", "", [PageSection("One", "")])
+
+
+def test_a_printed_page_is_light_and_has_no_list_of_contents() -> None:
+    assert "@media screen and (prefers-color-scheme: dark)" in STYLE
+    assert "@media print { nav { display: none }" in STYLE

@@ -1,11 +1,12 @@
-"""Pages: one frame, one style sheet, tables, legends, and texts with entities marked in them.
+"""Pages: one frame with a list of contents, one style sheet, tables, legends, and texts with entities marked in them.
 
-In: names, numbers and texts. Out: HTML that fetches and runs nothing and follows the reader's light or dark setting. Charts
-come from `alembert.charts`. Notebooks get the same marks and tables as a fragment that brings its own style.
+In: names, numbers and texts. Out: HTML that fetches and runs nothing, follows the reader's light or dark setting and can be
+printed. Charts come from `alembert.charts`. Notebooks get the same marks and tables as a fragment that brings its own style.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -47,22 +48,35 @@ FRAGMENT_STYLE: Final = f"""
 .alembert .scroll {{ overflow-x: auto; max-width: 100% }} .alembert td.words, .alembert th.words {{ text-align: left }}
 """
 STYLE: Final = f"""{FRAGMENT_STYLE}
-@media (prefers-color-scheme: dark) {{ .alembert {{ {_variables(DARK)} }} }}
-:root {{ color-scheme: light dark }} * {{ box-sizing: border-box }}
-body {{ margin: 0 auto; max-width: 66rem; padding: 1.5rem 1rem 4rem; color: var(--ink); background: var(--paper);
+@media screen and (prefers-color-scheme: dark) {{ .alembert {{ {_variables(DARK)} }} }}
+:root {{ color-scheme: light dark; scroll-padding-top: 4rem }} * {{ box-sizing: border-box }}
+body {{ margin: 0 auto; max-width: 66rem; padding: 0 1rem 4rem; color: var(--ink); background: var(--paper);
   font: 16px/1.5 system-ui, "Segoe UI", Roboto, "Noto Sans", "Noto Sans CJK SC", "Noto Sans SC", "Source Han Sans SC",
   "PingFang SC", "Hiragino Sans GB", "Microsoft YaHei", "WenQuanYi Micro Hei", sans-serif; overflow-wrap: anywhere }}
-h1 {{ font-size: 1.6rem; line-height: 1.25 }} h2 {{ font-size: 1.15rem; margin-top: 2.2rem }} h3 {{ font-size: 1rem }}
+nav {{ position: sticky; top: 0; z-index: 1; margin: 0 -1rem; background: var(--paper); border-bottom: 1px solid var(--line); overflow-x: auto }}
+nav ul {{ display: flex; gap: 1.2rem; margin: 0; padding: 0 1rem; list-style: none; white-space: nowrap; font-size: .92rem }}
+nav a {{ display: block; padding: .6rem 0; color: var(--dim); text-decoration: none }}
+nav a:is(:hover, :focus-visible) {{ color: var(--ink); text-decoration: underline }}
+:is(a, summary, .scroll, nav):focus-visible {{ outline: 2px solid var(--a); outline-offset: -2px }}
+main {{ padding-top: .5rem; min-width: 0 }}
+@media screen and (min-width: 72rem) {{
+  :root {{ scroll-padding-top: 1rem }} body:has(> nav) {{ display: grid; grid-template-columns: 12rem minmax(0, 1fr); gap: 2.5rem; max-width: 84rem }}
+  nav {{ top: 0; margin: 1.6rem 0 0; padding: .2rem 0; align-self: start; max-height: 100vh; overflow: auto; border: 0 }}
+  nav ul {{ display: block; padding: 0; white-space: normal }} nav a {{ padding: .25rem .7rem; border-left: 2px solid var(--line) }}
+  nav a:is(:hover, :focus-visible) {{ border-color: var(--a) }} }}
+h1 {{ font-size: 1.6rem; line-height: 1.25 }} h2 {{ font-size: 1.15rem; margin-top: 2.6rem }} h3 {{ font-size: 1rem }}
 p, li, .text {{ max-width: 50rem }} p, small, figcaption, .legend {{ color: var(--dim) }} p strong {{ color: var(--ink) }} small {{ font-weight: 400 }}
 mark small {{ color: inherit }} figcaption, .legend, table {{ font-size: .92rem }}
-table {{ border-collapse: collapse }} .scroll:focus-visible {{ outline: 2px solid var(--a) }}
+table {{ border-collapse: collapse }}
 th, td {{ padding: .2rem .65rem; border-bottom: 1px solid var(--line); text-align: right; vertical-align: top;
   font-variant-numeric: tabular-nums; white-space: nowrap; overflow-wrap: normal }}
 th {{ color: var(--dim); font-weight: 600 }} :is(th, td):first-child {{ padding-left: 0 }}
 td.long {{ white-space: normal; min-width: 9rem; max-width: 36rem; overflow-wrap: break-word }}
 .share {{ display: block; margin: -.2rem -.65rem; padding: .2rem .65rem;
   background: color-mix(in srgb, var(--a) var(--share), var(--paper)) }}
+.several :is(th, td):not(:first-child) {{ padding: .2rem .45rem }} .several .share {{ margin: -.2rem -.45rem; padding: .2rem .45rem }}
 .several {{ display: grid; grid-template-columns: repeat(auto-fit, minmax(min(26rem, 100%), 1fr)); gap: 0 2rem }}
+@media (min-width: 64rem) {{ .numbers {{ grid-template-columns: minmax(0, 5fr) minmax(0, 6fr); align-items: center }} }}
 .tiles {{ display: grid; grid-template-columns: repeat(auto-fit, minmax(8rem, 1fr)); gap: .75rem; padding: 0; list-style: none }}
 .tiles li {{ border: 1px solid var(--line); border-radius: .5rem; padding: .6rem .8rem; color: var(--dim) }}
 .tiles b {{ display: block; font-size: 1.35rem; color: var(--ink); font-variant-numeric: tabular-nums }}
@@ -72,13 +86,17 @@ pre {{ white-space: pre-wrap; border-left: 3px solid var(--line); padding-left: 
 pre, code {{ font: .88rem/1.5 ui-monospace, Menlo, Consolas, "Noto Sans Mono CJK SC", monospace }}
 .legend {{ line-height: 1.9 }} .legend span {{ display: inline-block; margin-right: 1rem }} .legend + details {{ margin-top: 1rem }}
 .legend i {{ display: inline-block; width: .8rem; height: .8rem; margin-right: .3rem; background: var(--colour) }}
+article h3 {{ margin: 1.8rem 0 0 }} article p {{ margin: 0 0 .4rem }}
 figure {{ margin: 1rem 0; container-type: inline-size }} figure + .legend {{ margin-top: -.7rem }}
 svg {{ display: block; width: 100%; max-width: 42rem; height: auto; overflow: visible }}
 svg text {{ font-size: 12px; fill: var(--dim); stroke: var(--paper); stroke-width: 3px; paint-order: stroke }}
 svg text.ink {{ fill: var(--ink) }} .whole svg {{ min-width: 30rem }}
-@media (max-width: 40rem) {{ th, td {{ padding: .2rem .5rem }} .share {{ margin: -.2rem -.5rem }} }}
+@media (max-width: 40rem) {{ th, td {{ padding: .2rem .3rem }} .share {{ margin: -.2rem -.3rem }} table {{ font-size: .85rem }} }}
 @container (max-width: 32rem) {{ figure:not(.whole) svg text {{ font-size: 18px }} }}
 .underlined {{ border-bottom: 2px solid var(--colour); padding-bottom: .25em }}
+@media print {{ nav {{ display: none }} body {{ max-width: none; padding: 0; font-size: 10pt; print-color-adjust: exact; -webkit-print-color-adjust: exact }}
+  h2, h3, summary {{ break-after: avoid }} figure, tr, article {{ break-inside: avoid }} .scroll {{ overflow: visible }}
+  details::details-content {{ content-visibility: visible; block-size: auto }} }}
 """
 
 
@@ -92,14 +110,44 @@ class Html(str):
     __slots__ = ()
 
 
-def render_page(title: str, heading: str, body: str) -> str:
-    """Return a whole page with the body under its heading."""
+@dataclass(frozen=True, slots=True)
+class PageSection:
+    """A part of a page under its own heading, by which the list of contents leads to it."""
+
+    title: str
+    body: str
+    """HTML."""
+    name: str = ""
+    """What the list of contents says instead of a long title."""
+
+    @property
+    def anchor(self) -> str:
+        """The name of its place in the page.
+
+        >>> PageSection("By length of the entity", "").anchor
+        'by-length-of-the-entity'
+        """
+        return re.sub(r"\W+", "-", self.name or self.title).strip("-").lower()
+
+    def html(self) -> str:
+        return f'<section id="{escape(self.anchor)}">\n<h2>{escape(self.title)}</h2>\n{self.body}\n</section>'
+
+
+def render_page(title: str, heading: str, body: str, sections: Sequence[PageSection] = ()) -> str:
+    """Return a whole page: the body under its heading, then the sections."""
+    parts = "\n".join([body, *(section.html() for section in sections)])
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n"
-        f'<body class="alembert">\n<main>\n<h1>{escape(heading)}</h1>\n{body}\n</main>\n</body>\n</html>\n'
+        f'<body class="alembert">\n{_contents(sections)}<main>\n<h1>{escape(heading)}</h1>\n{parts}\n'
+        "</main>\n</body>\n</html>\n"
     )
+
+
+def _contents(sections: Sequence[PageSection]) -> str:
+    links = (f'<li><a href="#{escape(part.anchor)}">{escape(part.name or part.title)}</a></li>' for part in sections)
+    return f'<nav aria-label="Contents"><ul>{"".join(links)}</ul></nav>\n' if len(sections) > 1 else ""
 
 
 def render_fragment(body: str) -> str:
@@ -108,13 +156,19 @@ def render_fragment(body: str) -> str:
 
 
 def render_table(
-    header: Sequence[str], rows: Iterable[Sequence[str]], text_columns: Container[int] = frozenset({0})
+    header: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    text_columns: Container[int] = frozenset({0}),
+    label: str = "",
 ) -> str:
-    """Return a table that scrolls in its own box; `text_columns` are aligned left, the others, numbers, right."""
+    """Return a table that scrolls in its own box; `text_columns` are aligned left, the others, numbers, right.
+
+    Screen readers speak the label, which should differ from those of the page's other tables.
+    """
     head = f"<thead>{_render_row('th', header, text_columns)}</thead>\n" if any(header) else ""
     body = "\n".join(_render_row("td", row, text_columns) for row in rows)
     table = f"<table>\n{head}<tbody>\n{body}\n</tbody>\n</table>"
-    label = ", ".join(filter(None, header)) or "table"
+    label = label or ", ".join(filter(None, header)) or "table"
     # Focusable, so that it can be scrolled with the keyboard.
     return f'<div class="scroll" role="region" aria-label="{escape(label)}" tabindex="0">{table}</div>'
 
@@ -156,6 +210,11 @@ def render_tiles(numbers: Mapping[str, str]) -> str:
 def render_columns(parts: Iterable[str]) -> str:
     """Return parts side by side where there is room, and one below the other where there is not."""
     return f'<div class="several">{"".join(f"<div>{part}</div>" for part in parts if part)}</div>'
+
+
+def render_beside(picture: str, table: str) -> str:
+    """Return a picture with its numbers beside it where there is room, and below it where there is not."""
+    return f'<div class="several numbers"><div>{picture}</div><div>{table}</div></div>'
 
 
 def render_list(lines: Iterable[str]) -> str:

@@ -142,7 +142,7 @@ def test_the_report_is_one_page(arguments: str, command: Any) -> None:
     html = Path("out/report.html").read_text(encoding="utf8")
     assert (code, "the page is out/report.html" in err) == (0, True)
     assert html.startswith("<!doctype html>")
-    assert html.count("<svg") == 3
+    assert html.index("<svg") < html.index("<table")
     check_page(html)
     assert ("Confusion" in html) == ("cls" in arguments)
     assert "http" not in html

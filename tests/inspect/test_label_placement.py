@@ -5,7 +5,7 @@ import math
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alembert.inspect.comparison_plot import LINE_HEIGHT, Box, place_labels, text_width
+from alembert.inspect.scatter import LINE_HEIGHT, Box, place_labels, text_width
 
 FRAME = Box(60, 40, 620, 350)
 places = st.tuples(st.floats(90, 590), st.floats(70, 320))

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from dataclasses import replace
-from html.parser import HTMLParser
 from itertools import islice
 from pathlib import Path
 
@@ -261,40 +260,15 @@ def test_no_training_document_is_a_sentence(tmp_path: Path) -> None:
         survey_of(tokens)
 
 
-class Balanced(HTMLParser):
-    """Reads a page and refuses elements that are closed in the wrong order."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.seen: Counter[str] = Counter()
-        self.feed(text)
-        self.close()
-        assert not self.open
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.seen[tag] += 1
-        assert not [name for name, _ in attrs if name in ("href", "src") or name.startswith("on")]
-        if tag != "meta":
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.seen[tag] += 1
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-
 def test_the_page_is_well_formed_and_marks_each_run(shards: Shards) -> None:
     found = survey_of(shards, "entity", count=4, next_sentence=1.0)
-    check_page(render_masks_page(found, "Masks", "a note"))
-    seen = Balanced(render_masks_page(found, "Masks", "a note")).seen
+    page = render_masks_page(found, "Masks", "a note")
+    check_page(page)
     runs = [run for s in found.sequences for side in group_segments(s) for group in side for run in group.runs]
-    assert seen["mark"] == sum(run.mark is not None for run in runs)
-    assert not {"script", "link", "img"} & seen.keys()
+    assert page.count("<mark ") == sum(run.mark is not None for run in runs)
 
 
 def test_pieces_are_escaped_on_the_page(shards: Shards) -> None:
     found = survey_of(shards, count=0)
     bad = MaskedSequence(0, None, (piece("<b>", seen="<b>", mark="random", unit=0), piece("<b>")))
-    assert "b" not in Balanced(render_masks_page(replace(found, sequences=(bad,)), "Masks", "<b>")).seen
+    assert "<b>" not in render_masks_page(replace(found, sequences=(bad,)), "Masks", "<b>")

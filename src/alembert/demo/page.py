@@ -26,6 +26,7 @@ from alembert.html import (
     SURE,
     ColourFunction,
     EntityMark,
+    PageSection,
     ScoreRange,
     colour_by_label,
     name_score_range,
@@ -73,19 +74,22 @@ _HIDDEN_PANELS: Final = ("Learning rate", "Norm of the gradient", "Tokens a seco
 def render_demo_page(folders: DemoFolders, steps: Sequence[DemoStep], next_commands: Sequence[str]) -> str:
     comparison = next(step.comparison for step in steps if step.comparison)
     abstracts = next((step.abstracts for step in steps if step.abstracts), None)
-    body = [
-        *(f"<p>{escape(paragraph)}</p>" for paragraph in _summary(steps, abstracts)),
+    lead = [f"<p>{escape(paragraph)}</p>" for paragraph in _summary(steps, abstracts)]
+    chain = {
+        "The chain: annotated text": _annotated_texts(folders),
+        "The models of the chain": _models(comparison),
+        "How they learnt": _curves(folders),
+        "What was done": _steps(steps),
+        "Where to go next": _next_steps(next_commands),
+    }
+    sections = [
         *(render_abstracts(abstracts) if abstracts else ()),
-        *_annotated_texts(folders),
-        *_models(comparison),
-        *_curves(folders),
-        *_steps(steps),
-        *_next_steps(next_commands),
+        *(PageSection(title, "\n".join(parts)) for title, parts in chain.items()),
     ]
     heading = (
         "Annotated abstracts, and a model made from raw text" if abstracts else "From raw text to an annotating model"
     )
-    return render_page("alembert demo", heading, "\n".join(body))
+    return render_page("alembert demo", heading, "\n".join(lead), sections)
 
 
 def _summary(steps: Sequence[DemoStep], abstracts: AbstractsReport | None) -> Iterator[str]:
@@ -104,7 +108,6 @@ def _summary(steps: Sequence[DemoStep], abstracts: AbstractsReport | None) -> It
 
 
 def _annotated_texts(folders: DemoFolders) -> Iterator[str]:
-    yield "<h2>The chain: annotated text</h2>"
     yield (
         "<p>What the last model of the chain found in texts of the test part: pre-training has read them as plain text, "
         "but no training knew their labels. A line above: found by the model; a line below: right. Both lines: a hit.</p>"
@@ -123,14 +126,13 @@ def _language(document: Document) -> str:
 
 
 def _models(comparison: ComparisonReport) -> Iterator[str]:
-    yield f"<h2>The models of the chain</h2>\n{model_table(comparison).html()}"
     caption = f"{comparison.measure} with its 95 % interval, size and speed"
     yield render_figure(build_comparison_chart(comparison), caption, whole=True)
+    yield model_table(comparison).html()
     yield from (f"<p>{escape(sentence)}</p>" for sentence in comparison_sentences(comparison, brief=True))
 
 
 def _curves(folders: DemoFolders) -> Iterator[str]:
-    yield "<h2>How they learnt</h2>"
     runs = {
         "Pre-training": folders.pretrained,
         "The tagger": folders.tagger,
@@ -146,7 +148,6 @@ def _shown_panels(folder: Path) -> list[Panel]:
 
 
 def _steps(steps: Sequence[DemoStep]) -> Iterator[str]:
-    yield "<h2>What was done</h2>"
     yield "<p>Each command does its step again, from the folder in which the demo was started.</p>"
     for step in steps:
         yield f"<h3>{escape(step.title)} <small>({step.seconds:.0f} s)</small></h3>"
@@ -161,7 +162,7 @@ def _shell(commands: Sequence[str]) -> str:
 
 
 def _next_steps(commands: Sequence[str]) -> Iterator[str]:
-    yield f"<h2>Where to go next</h2>\n{_shell(commands)}"
+    yield _shell(commands)
     yield render_table(("page", "what it is about"), GUIDES.items(), {0, 1})
 
 
@@ -176,9 +177,14 @@ _RANGES: Final[Mapping[ScoreRange, str]] = {
 }
 
 
-def render_abstracts(report: AbstractsReport) -> Iterator[str]:
+def render_abstracts(report: AbstractsReport) -> Iterator[PageSection]:
     """Yield the abstracts, then the counts."""
-    yield f"<h2>What the model {escape(report.model)} finds in abstracts</h2>"
+    title = f"What the model {report.model} finds in abstracts"
+    yield PageSection(title, "\n".join(_annotated_abstracts(report)), "Abstracts")
+    yield PageSection("What it found, in numbers", "\n".join(_numbers(report)), "In numbers")
+
+
+def _annotated_abstracts(report: AbstractsReport) -> Iterator[str]:
     yield (
         "<p>The studies are fictional and were written for this project, and training has not seen them. Each entity has its "
         "type behind it. The line below says how sure the model is; the score, from 0 to 1, is under the pointer. Nobody has "
@@ -190,8 +196,6 @@ def render_abstracts(report: AbstractsReport) -> Iterator[str]:
     colour = colour_by_label(report.labels)
     for number, document in enumerate(report.documents):
         yield _render_abstract(document, colour, is_open=number < OPEN_ABSTRACTS)
-    yield "<h2>What it found, in numbers</h2>"
-    yield from _numbers(report)
 
 
 def _render_abstract(document: Document, colour: ColourFunction, *, is_open: bool) -> str:

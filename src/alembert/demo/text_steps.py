@@ -224,7 +224,7 @@ def read_annotated(folder: Path) -> Iterator[Document]:
 def entity_marks(document: Document) -> list[EntityMark]:
     """Return what is right in a passage of the sample, then what the model found there."""
     from alembert.html import EntityMark
-    from alembert.inspect.errors.tag import match_entities
+    from alembert.inspect.errors.entity_matches import match_entities
 
     passage = next(passage for passage in sample.load_passages() if passage.id == document.id)
     gold = [(entity.start, entity.end, entity.label) for entity in passage.entities]

@@ -13,9 +13,12 @@ from alembert.html import (
     ColourFunction,
     EntityMark,
     Html,
+    PageSection,
     TextRun,
     colour_by_label,
     render_columns,
+    render_details,
+    render_legend,
     render_page,
     render_runs,
     render_table,
@@ -23,26 +26,34 @@ from alembert.html import (
     render_tiles,
     split_runs,
 )
+from alembert.inspect.row_charts import build_stack_chart
 
 _MAX_CHARACTERS: Final = 3000
 """Characters of a document that are shown."""
+_OPEN_DOCUMENTS: Final = 2
+"""Documents that the page shows at once; the others open at a click."""
 
 
 def render_corpus_page(statistics: CorpusStatistics, documents: Sequence[CorpusDocument]) -> str:
-    return render_page(statistics.name, statistics.name, "\n".join(_body(statistics, documents)))
+    title = f"Corpus {statistics.name}"
+    return render_page(title, title, _tiles(statistics), list(_sections(statistics, documents)))
 
 
-def _body(statistics: CorpusStatistics, documents: Sequence[CorpusDocument]) -> Iterator[str]:
+def _sections(statistics: CorpusStatistics, documents: Sequence[CorpusDocument]) -> Iterator[PageSection]:
     colour = colour_by_label(dict.fromkeys(label.name for label in statistics.labels))
-    yield "<p>A corpus of alembert: what it holds, and what was dropped.</p>"
-    yield _tiles(statistics)
-    yield render_columns(_histogram_figures(statistics))
-    yield render_columns(_count_tables(statistics))
+    yield PageSection("Lengths", render_columns(_histogram_figures(statistics)))
     if statistics.labels:
-        yield f"<h2>Entities</h2>\n{_entity_table(statistics.labels, colour)}"
+        yield PageSection("Entities", _render_entities(statistics.labels, colour))
+    yield PageSection(
+        "What was read, and what was dropped", render_columns(_count_tables(statistics)), "Read and dropped"
+    )
     if documents:
-        yield "<h2>Documents</h2>\n<p>A line below: annotated in the source. Without a line: found by a lexicon.</p>"
-        yield from (_document_section(document, colour) for document in documents)
+        legend = "<p>A line below: annotated in the source. Without a line: found by a lexicon.</p>"
+        texts = (
+            _render_document(document, colour, is_open=number < _OPEN_DOCUMENTS)
+            for number, document in enumerate(documents)
+        )
+        yield PageSection("Documents", "\n".join((legend, *texts)))
 
 
 def _tiles(statistics: CorpusStatistics) -> str:
@@ -75,7 +86,20 @@ def _count_tables(statistics: CorpusStatistics) -> Iterator[str]:
 
 def _count_table(title: str, counts: Iterable[tuple[str, int]]) -> str:
     rows = [(name, f"{count:,}") for name, count in counts]
-    return f"<h2>{title}</h2>\n{render_table((), rows)}" if rows else ""
+    return f"<h3>{title}</h3>\n{render_table((), rows, label=title)}" if rows else ""
+
+
+def _render_entities(labels: Sequence[LabelStatistics], colour: ColourFunction) -> str:
+    names = [f"{label.name}, gold" if label.gold else label.name for label in labels]
+    counts = {
+        "different names": [label.distinct for label in labels],
+        "repeated": [label.count - label.distinct for label in labels],
+    }
+    figure = render_figure(
+        build_stack_chart("Entities", names, counts), "Entities by label: different names, and their repetitions"
+    )
+    legend = render_legend({name: number for number, name in enumerate(counts)})
+    return figure + legend + _entity_table(labels, colour)
 
 
 def _entity_table(labels: Sequence[LabelStatistics], colour: ColourFunction) -> str:
@@ -88,7 +112,7 @@ def _entity_table(labels: Sequence[LabelStatistics], colour: ColourFunction) -> 
         )
         for label in labels
     ]
-    return render_table(("label", "found", "different", "most frequent"), rows, {0, 3})
+    return render_table(("label", "found", "different", "most frequent"), rows, {0, 3}, "entities")
 
 
 def _marked_name(label: LabelStatistics, colour: ColourFunction) -> Html:
@@ -97,7 +121,7 @@ def _marked_name(label: LabelStatistics, colour: ColourFunction) -> Html:
     return render_runs([TextRun(label.name, inside=(mark,), opens=(mark,), closes=())], colour)
 
 
-def _document_section(entry: CorpusDocument, colour: ColourFunction) -> str:
+def _render_document(entry: CorpusDocument, colour: ColourFunction, *, is_open: bool) -> str:
     text = entry.document.text
     marks = [
         EntityMark(entity.start, entity.end, entity.label, "gold" if entity.gold else "", " ".join(entity.concepts))
@@ -106,4 +130,4 @@ def _document_section(entry: CorpusDocument, colour: ColourFunction) -> str:
     shown = render_runs(split_runs(text, marks, 0, min(len(text), _MAX_CHARACTERS)), colour)
     rest = f" … ({len(text) - _MAX_CHARACTERS:,} more characters)" if len(text) > _MAX_CHARACTERS else ""
     title = f"{entry.document.id} · {entry.source} · {entry.language} · sentences: {len(entry.sentences)}"
-    return f"<h3>{escape(title)}</h3>\n{render_text(Html(shown + rest), entry.language)}"
+    return render_details(escape(title), render_text(Html(shown + rest), entry.language), is_open=is_open)

@@ -13,7 +13,16 @@ from itertools import groupby
 from typing import Final
 
 from alembert.charts import build_bar_chart, render_figure
-from alembert.html import Html, colour_name, render_legend, render_page, render_table, render_text
+from alembert.html import (
+    Html,
+    PageSection,
+    colour_name,
+    render_beside,
+    render_legend,
+    render_page,
+    render_table,
+    render_text,
+)
 from alembert.inspect.masks import PIECE_BARS, MaskAction, MaskedSequence, MaskedToken, MaskReport
 
 
@@ -80,23 +89,27 @@ _ENTITY: Final = 3
 
 def render_masks_page(report: MaskReport, heading: str, note: str) -> str:
     """Return the page; `note` says what was looked at."""
-    return render_page("Masks", heading, "\n".join([f"<p>{escape(note)}</p>", *_body(report)]))
+    return render_page("Masks", heading, f"<p>{escape(note)}</p>", list(_sections(report)))
 
 
-def _body(report: MaskReport) -> Iterator[str]:
+def _sections(report: MaskReport) -> Iterator[PageSection]:
     keys = {ACTION_NAMES[mark]: colour for mark, colour in _COLOURS.items()}
-    yield render_legend({**keys, "entity (underlined)": _ENTITY})
-    for number, sequence in enumerate(report.sequences, 1):
-        yield from _sequence_section(number, sequence, report.labels)
-    yield "<h2>Counts</h2>"
-    yield render_table((), report.statistics.rows(report.labels), {0, 1})
+    legend = render_legend({**keys, "entity (underlined)": _ENTITY})
+    sequences = (
+        part
+        for number, sequence in enumerate(report.sequences, 1)
+        for part in _render_sequence(number, sequence, report.labels)
+    )
+    yield PageSection("Sequences", "\n".join((legend, *sequences)))
     chart = build_bar_chart("Pieces of a unit", PIECE_BARS, {"units": report.statistics.histogram()})
-    yield render_figure(chart, "Share of the units to predict by their number of pieces")
+    figure = render_figure(chart, "Share of the units to predict by their number of pieces")
+    table = render_table((), report.statistics.rows(report.labels), {0, 1}, "counts")
+    yield PageSection("Counts", render_beside(figure, table))
 
 
-def _sequence_section(number: int, sequence: MaskedSequence, labels: tuple[str, str]) -> Iterator[str]:
+def _render_sequence(number: int, sequence: MaskedSequence, labels: tuple[str, str]) -> Iterator[str]:
     label = "" if sequence.label is None else f": {labels[sequence.label]}"
-    yield f"<h2>Sequence {number}{escape(label)}</h2>"
+    yield f"<h3>Sequence {number}{escape(label)}</h3>"
     yield f"<p>Document {sequence.document}, {len(sequence.pieces)} tokens, {sequence.chosen} to predict</p>"
     segments = group_segments(sequence)
     for name, groups in zip("AB", segments, strict=False):

@@ -14,6 +14,7 @@ from alembert.tasks.files import NO_HASHES_REASON
 from alembert.tasks.metrics import Interval
 
 _COUNTS = ("support", "guessed")
+_SCORE_COUNTS: Final = {"recall": "support", "precision": "guessed"}
 _MIN_DOCUMENTS: Final = 10
 """Documents below which an interval comes with a warning: percentiles of so few draws are too narrow."""
 
@@ -52,7 +53,8 @@ def _by_label(by_label: Mapping[str, Mapping[str, float]]) -> Table:
         (label, *(int(scores[name]) if name in _COUNTS else scores[name] for name in columns))
         for label, scores in by_label.items()
     ]
-    return Table(name="by_label", title="By label", header=("label", *columns), rows=tuple(rows))
+    shares = {name: of for name, of in _SCORE_COUNTS.items() if name in columns and of in columns}
+    return Table(name="by_label", title="By label", header=("label", *columns), rows=tuple(rows), shares=shares)
 
 
 def evaluation_sentences(evaluation: Evaluation) -> Iterator[str]:

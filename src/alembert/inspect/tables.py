@@ -15,11 +15,13 @@ label it is written once. So they can be told apart without colours.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from html import escape
 from itertools import pairwise
-from typing import Final, Generic, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from alembert.html import (
     ColourFunction,
@@ -32,7 +34,11 @@ from alembert.html import (
 )
 from alembert.tasks.metrics import Tally
 
+if TYPE_CHECKING:
+    from alembert.infer.evaluate import ConfusionMatrix
+
 SCORE_HEADER: Final = ("gold", "recall", "guessed", "precision", "f1")
+SCORE_SHARES: Final = {"recall": "gold", "precision": "guessed"}
 Cell = str | int | float | None
 """None: there is nothing to compute the number from."""
 
@@ -47,6 +53,12 @@ class Table:
     header: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     note: str = ""
+    shares: Mapping[str, str] = field(default_factory=dict)
+    """Columns of shares or mean scores that a page draws, each with the column that counts what it is a share of, if any."""
+    stacked: tuple[str, ...] = ()
+    """Columns of counts that a page draws as the parts of a bar."""
+    undrawn: tuple[str, ...] = ()
+    """Rows that stand in the table alone, since they would dwarf the others."""
 
     def records(self) -> list[dict[str, Cell]]:
         """Return each row with the names of its columns."""
@@ -66,11 +78,39 @@ class Table:
         widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
         return ["  ".join(map(_pad_cell, row, widths, self.text_columns)).rstrip() for row in cells]
 
-    def html(self) -> str:
+    def html(self, *, with_note: bool = True) -> str:
         """Return the table for a page, without its title."""
         columns = {number for number, is_text in enumerate(self.text_columns) if is_text}
-        note = f"<p>{escape(self.note)}</p>\n" if self.note else ""
-        return note + render_table(self.header, [tuple(map(format_cell, row)) for row in self.rows], columns)
+        note = f"<p>{escape(self.note)}</p>\n" if self.note and with_note else ""
+        rows = [tuple(map(format_cell, row)) for row in self.rows]
+        return note + render_table(self.header, rows, columns, self.title)
+
+
+def short_name(model: str) -> str:
+    """Return what a page calls a model: the name of its folder, unless that is a number or nothing.
+
+    >>> short_name("work/ner"), short_name("work/ner/seeds/2")
+    ('ner', 'work/ner/seeds/2')
+    """
+    name = Path(model).name
+    return model if not name or name.isdecimal() else name
+
+
+def shorten_paths(text: str, files: Sequence[str]) -> str:
+    """Leave out the folders of files, unless two files have the same name.
+
+    >>> shorten_paths("data/test.tsv, document 3", ["data/test.tsv"])
+    'test.tsv, document 3'
+    """
+    names = [Path(file).name for file in files]
+    for file, name in zip(files, names, strict=True):
+        text = text.replace(file, name) if names.count(name) == 1 else text
+    return text
+
+
+def describe_source(model: str, task: str, files: Sequence[str]) -> str:
+    """Return a sentence on what a page is about."""
+    return f"Model {model}, task {task}, on {', '.join(files)}." if files else f"Model {model}, task {task}."
 
 
 def format_cell(cell: Cell) -> str:
@@ -95,6 +135,27 @@ def score_cells(tally: Tally) -> tuple[Cell, ...]:
     recall = tally.recall if tally.support else None
     precision = tally.precision if tally.guessed else None
     return int(tally.support), recall, int(tally.guessed), precision, tally.f1
+
+
+_MAX_LABELS: Final = 40
+"""Labels up to which a confusion matrix can be read."""
+
+
+def render_confusion(confusion: ConfusionMatrix) -> str:
+    """Return a confusion matrix for a page; the shade of a cell is its share of the row."""
+    if len(confusion.labels) > _MAX_LABELS:
+        return f"<p>{len(confusion.labels)} labels are too many for a table; --json has the counts.</p>"
+    rows = [
+        (label, *map(partial(_shaded_cell, sum(counts) or 1), counts))
+        for label, counts in zip(confusion.labels, confusion.counts, strict=True)
+    ]
+    return render_table(("gold", *confusion.labels), rows, label="confusion matrix")
+
+
+def _shaded_cell(total: int, count: int) -> Html:
+    share = round(100 * count / total)
+    # A full shade would leave too little contrast with the number.
+    return Html(f'<span class="share" style="--share:{share / 2:g}%" title="{share} %">{count:,}</span>')
 
 
 def _pad_cell(cell: str, width: int, is_text: bool) -> str:

@@ -12,7 +12,7 @@ from html import escape
 from typing import Any
 
 from alembert.charts import Curve, build_bar_chart, build_curve_chart, format_percent, render_figure
-from alembert.html import render_legend, render_page, render_table
+from alembert.html import PageSection, render_beside, render_legend, render_page, render_table, render_tiles
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.tokenizer_report import (
     MAX_HISTOGRAM_PIECES,
@@ -185,31 +185,38 @@ def _pieces(tokenizer: Tokenizer, word: str) -> tuple[str, ...]:
 def render_vocab_page(report: VocabReport) -> str:
     title = " and ".join(report.names)
     heading = f"How well {title} fit{'s' if len(report.names) == 1 else ''} this corpus"
-    return render_page(f"Vocabulary report: {title}", heading, "\n".join(_body(report)))
+    first = report.fits[0]
+    tiles = {
+        "documents": f"{first.documents:,}",
+        "words": f"{first.words:,}",
+        **{f"pieces per word, {name}": f"{fit.pieces_per_word:.3f}" for name, fit in _named_fits(report)},
+    }
+    return render_page(f"Vocabulary report: {title}", heading, render_tiles(tiles), list(_sections(report)))
 
 
-def _body(report: VocabReport) -> Iterator[str]:
+def _sections(report: VocabReport) -> Iterator[PageSection]:
     plots = _plots(report)
     for table in report.tables():
-        yield f"<h2>{escape(table.title)}</h2>"
-        if table.note:
-            yield f"<p>{escape(table.note)}</p>"
-        yield from plots.get(table.title.split(" (")[0].split(" to ")[0], ())
-        yield _render_table(table)
+        name = table.title.split(" (")[0].split(" to ")[0]
+        note = f"<p>{escape(table.note)}</p>\n" if table.note else ""
+        picture, numbers = "\n".join(plots.get(name, ())), _render_table(table)
+        # The table of entities is as wide as the page.
+        body = picture + numbers if not picture or name == "Pieces per entity" else render_beside(picture, numbers)
+        yield PageSection(table.title, note + body, name)
 
 
 def _render_table(table: VocabTable) -> str:
     # The last column without a name has the bars of the terminal, which are drawn as a plot here.
     width = table.numbers if table.prose and not table.header[-1] else len(table.header)
     text_columns = {0, *range(table.numbers, width), *(n for n, name in enumerate(table.header) if not name)}
-    return render_table(table.header[:width], [row[:width] for row in table.rows], text_columns)
+    return render_table(table.header[:width], [row[:width] for row in table.rows], text_columns, table.title)
 
 
 def _plots(report: VocabReport) -> dict[str, list[str]]:
     """Return the plots of each table, by the beginning of its title."""
     words = {name: [n / fit.words for n in fit.histogram] for name, fit in _named_fits(report)}
     chart = build_bar_chart("Pieces per word", LENGTH_BARS, words)
-    plots = {"Pieces per word": [_legend(report), render_figure(chart, "Share of words by number of pieces")]}
+    plots = {"Pieces per word": [render_figure(chart, "Share of words by number of pieces"), _legend(report)]}
     labels = list(report.fits[0].entities)
     if labels:
         plots["Pieces per entity"] = [_legend(report), *_entity_plots(report, labels)]
@@ -224,8 +231,9 @@ def _entity_plots(report: VocabReport, labels: list[str]) -> Iterator[str]:
         name: [fit.entities[label].split / fit.entities[label].mentions for label in labels]
         for name, fit in _named_fits(report)
     }
-    chart = build_bar_chart("Entities split", labels, split)
-    yield render_figure(chart, "Share of entities with a split word, by kind")
+    if len(labels) > 1:
+        chart = build_bar_chart("Entities split", labels, split)
+        yield render_figure(chart, "Share of entities with a split word, by kind")
     yield '<div class="several">'
     for label in labels:
         shares = {

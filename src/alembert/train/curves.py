@@ -30,7 +30,7 @@ from alembert.charts import (
     render_png,
     thin_points,
 )
-from alembert.html import COLOURS, colour_name, render_legend, render_page, render_table
+from alembert.html import COLOURS, PageSection, colour_name, render_legend, render_page, render_table
 from alembert.train.runlog import RunLog, iterate_scalars
 
 _MOST_POINTS: Final = 600
@@ -186,8 +186,10 @@ def _summary(log: RunLog) -> str:
 
 
 def render_curves_page(panels: Sequence[Panel], title: str, summary: str) -> str:
-    body = f"<p>{escape(summary)}</p>\n{_table(panels)}\n{render_panels(panels)}"
-    return render_page(f"Training: {title}", title, body)
+    sections = (
+        [PageSection("Curves", render_panels(panels)), PageSection("In numbers", _table(panels))] if panels else []
+    )
+    return render_page(f"Training: {title}", title, f"<p>{escape(summary)}</p>", sections)
 
 
 def render_panels(panels: Iterable[Panel]) -> str:

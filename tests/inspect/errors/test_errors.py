@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from alembert.errors import BadSetting
 from alembert.html import EntityMark, split_runs
 from alembert.inspect.errors import ErrorReport, find_errors, render_errors_page
-from alembert.inspect.errors.tag import WindowAlignment, match_entities
+from alembert.inspect.errors.entity_matches import match_entities
+from alembert.inspect.errors.tag import WindowAlignment
 from alembert.inspect.tables import choose_excerpts, format_run
 from alembert.tasks.classify.scores import ClassifyAnswer
 from alembert.tasks.example import surface_key
@@ -182,6 +183,7 @@ def test_json_has_tables_and_examples_with_offsets(atlas: ErrorReport) -> None:
 def test_a_page_shows_both_sides_and_fetches_nothing(atlas: ErrorReport) -> None:
     html = render_errors_page(atlas)
     check_page(html)
+    assert html.index("Kinds of errors") < html.index("The worst examples") < html.index("By length of the entity")
     assert html.startswith("<!doctype html>")
     classes = {name for names in re.findall(r'<mark class="([^"]*)"', html) for name in names.split()}
     assert {"gold", "guess"} <= classes

@@ -8,7 +8,7 @@ predictions, where text of the user is shown.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from html import escape
 from pathlib import Path
@@ -16,9 +16,29 @@ from typing import TYPE_CHECKING, Any, Final
 
 from alembert.corpus.readers.contract import ReadOptions, SetAside
 from alembert.errors import BadSetting
-from alembert.html import EntityMark, Html, MarkState, render_legend, render_page, render_text
+from alembert.html import (
+    EntityMark,
+    Html,
+    MarkState,
+    PageSection,
+    render_details,
+    render_legend,
+    render_page,
+    render_text,
+    render_tiles,
+)
+from alembert.infer.evaluate import ConfusionMatrix
 from alembert.infer.scoring import read_gold
-from alembert.inspect.tables import MAX_WHOLE_CHARACTERS, Table, render_excerpts
+from alembert.inspect.row_charts import render_drawn_table
+from alembert.inspect.tables import (
+    MAX_WHOLE_CHARACTERS,
+    Table,
+    describe_source,
+    render_confusion,
+    render_excerpts,
+    short_name,
+    shorten_paths,
+)
 from alembert.tasks.example import Coverage
 
 if TYPE_CHECKING:
@@ -49,10 +69,14 @@ class ErrorReport:
 
     model: str
     task: str
+    files: tuple[str, ...] = ()
     examples: int
     summary: str
     """How much is wrong, in words."""
+    totals: Mapping[str, int] = field(default_factory=dict)
+    """What the summary is about, in numbers."""
     tables: tuple[Table, ...]
+    confusion: ConfusionMatrix | None = None
     worst: tuple[ErrorCase, ...]
     notes: tuple[str, ...] = ()
     """What could not be found out, and why."""
@@ -64,8 +88,11 @@ class ErrorReport:
         return {
             "model": self.model,
             "task": self.task,
+            "files": list(self.files),
             "examples": self.examples,
             "told": self.summary,
+            "totals": dict(self.totals),
+            "confusion": None if self.confusion is None else asdict(self.confusion),
             "tables": {table.name: table.records() for table in self.tables},
             "worst": [case.to_dict() for case in self.worst],
             "notes": list(self.notes),
@@ -83,6 +110,9 @@ class ErrorAnalysis:
     tables: tuple[Table, ...]
     cases: tuple[ErrorCase, ...]
     """All examples with errors, the worst first."""
+    totals: Mapping[str, int] = field(default_factory=dict)
+    confusion: ConfusionMatrix | None = None
+    """What is taken for what; none unless there are several labels."""
     notes: tuple[str, ...] = ()
 
 
@@ -104,8 +134,11 @@ def find_errors(
         model=str(model.folder),
         task=model.task.name,
         examples=len(reading.examples),
+        files=tuple(map(str, files)),
         summary=analysis.summary,
+        totals=analysis.totals,
         tables=analysis.tables,
+        confusion=analysis.confusion,
         worst=analysis.cases[:top],
         notes=(*analysis.notes, *scores.notes),
         coverage=scores.coverage,
@@ -130,31 +163,71 @@ STATE_NAMES: Final[dict[MarkState, str]] = {
     "gold": "right (line below)",
     "guess": "guessed (line above)",
 }
+_CONFUSIONS: Final = "confusions"
+"""The table that the confusion matrix has in another form."""
 _COLOURS: Final[dict[MarkState, int]] = {"agreed": 2, "other": 3, "gold": 4, "guess": 1}
 
 
+_OPEN_CASES: Final = 5
+"""Examples that the page shows at once; the others open at a click."""
+
+
 def render_errors_page(report: ErrorReport) -> str:
-    return render_page("Errors", f"Errors of {report.model}", "\n".join(_body(report)))
+    title = f"Errors of {short_name(report.model)}"
+    lead = [
+        f"<p>{escape(describe_source(report.model, report.task, report.files))}</p>",
+        render_tiles({"examples": f"{report.examples:,}"} | {name: f"{n:,}" for name, n in report.totals.items()}),
+        *(f"<p>{escape(line)}</p>" for line in (_summary_sentence(report), *report.notes)),
+    ]
+    return render_page(title, title, "\n".join(lead), list(_sections(report)))
 
 
-def _body(report: ErrorReport) -> Iterator[str]:
-    yield from (f"<p>{escape(line)}</p>" for line in (errors_headline(report), *report.notes))
-    yield from (f"<h2>{escape(table.title)}</h2>\n{table.html()}" for table in report.tables)
-    yield "<h2>The worst examples</h2>"
+def _sections(report: ErrorReport) -> Iterator[PageSection]:
+    """Yield the kinds of errors, what is taken for what, the worst examples, and then everything else."""
+    # A group that holds everything says nothing that the numbers above do not say.
+    tables = [table for table in report.tables if len(table.rows) > 1 and table.name != _CONFUSIONS]
+    first = [table for table in tables if table.stacked] or tables[:1]
+    yield from map(_table_section, first)
+    if report.confusion:
+        yield PageSection("What is taken for what", _confusion_body(report, report.confusion))
+    if report.worst:
+        yield PageSection("The worst examples", "\n".join(_worst(report)))
+    yield from (_table_section(table) for table in tables if table not in first)
+
+
+def _table_section(table: Table) -> PageSection:
+    return PageSection(table.title, render_drawn_table(table))
+
+
+def _confusion_body(report: ErrorReport, confusion: ConfusionMatrix) -> str:
+    text = "<p>Rows are right labels, columns are guesses; the shade is the share of the row.</p>"
+    pairs = (render_details(table.title, table.html()) for table in report.tables if table.name == _CONFUSIONS)
+    return "\n".join((text, render_confusion(confusion), *pairs))
+
+
+def _worst(report: ErrorReport) -> Iterator[str]:
     if any(case.marks for case in report.worst):
         yield render_legend({STATE_NAMES[state]: colour for state, colour in _COLOURS.items()})
-    for number, case in enumerate(report.worst, 1):
-        yield from _case_section(number, case)
+    cases = [_render_case(number, case, report.files) for number, case in enumerate(report.worst, 1)]
+    yield from cases[:_OPEN_CASES]
+    if more := cases[_OPEN_CASES:]:
+        yield render_details(f"{len(more)} more", "\n".join(more))
 
 
 def errors_headline(report: ErrorReport) -> str:
     """Return one sentence on what was looked at and how much is wrong."""
+    return f"{report.model}, task {report.task}, {_summary_sentence(report)}"
+
+
+def _summary_sentence(report: ErrorReport) -> str:
     aside = f"; {len(report.set_aside):,} items were set aside" if report.set_aside else ""
-    return f"{report.model}, task {report.task}, {report.examples:,} examples: {report.summary}{aside}."
+    return f"{report.examples:,} examples: {report.summary}{aside}."
 
 
-def _case_section(number: int, case: ErrorCase) -> Iterator[str]:
-    yield f"<h3>{number}. {escape(case.where or case.id)}</h3>\n<p>{escape(case.problem)}</p>"
+def _render_case(number: int, case: ErrorCase, files: Sequence[str]) -> str:
     first, *others = case.texts
-    yield render_text(render_excerpts(first, case.marks, lambda run: _COLOURS[run.state]))
-    yield from (render_text(Html(escape(text[:MAX_WHOLE_CHARACTERS]))) for text in others)
+    texts = [render_excerpts(first, case.marks, lambda run: _COLOURS[run.state])]
+    texts += [Html(escape(text[:MAX_WHOLE_CHARACTERS])) for text in others]
+    where = escape(shorten_paths(case.where or case.id, files))
+    body = "\n".join(map(render_text, texts))
+    return f"<article>\n<h3>{number}. {where}</h3>\n<p>{escape(case.problem)}</p>\n{body}\n</article>"

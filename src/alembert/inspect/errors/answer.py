@@ -67,6 +67,7 @@ def analyse_errors(model: TaskModel, examples: Sequence[AnswerExample], predicti
             _group_table(answers, "by_first_word", "By the first word of the question", "word", _first_word),
         ),
         cases=tuple(map(_case, wrong)),
+        totals={"questions": len(answers), "not word for word": len(wrong)},
         notes=(f"{unreachable:,} right answers are out of the model's reach",) if unreachable else (),
     )
 
@@ -74,7 +75,9 @@ def analyse_errors(model: TaskModel, examples: Sequence[AnswerExample], predicti
 def _by_kind(answers: Sequence[_ScoredAnswer]) -> Table:
     kinds = [answer.kind for answer in answers]
     rows = tuple((name, kinds.count(name), meaning) for name, meaning in _KINDS.items() if name in kinds)
-    return Table(name="by_kind", title="What became of the questions", header=("kind", "questions", "what"), rows=rows)
+    header = ("kind", "questions", "what")
+    title = "What became of the questions"
+    return Table(name="by_kind", title=title, header=header, rows=rows, stacked=("questions",), undrawn=("right",))
 
 
 def _group_table(
@@ -86,7 +89,8 @@ def _group_table(
         groups.setdefault(value(answer), []).append(answer)
     largest = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))[:10]
     rows = tuple((key, len(part), _mean([e.exact for e in part]), _mean([e.f1 for e in part])) for key, part in largest)
-    return Table(name=name, title=title, header=(unit, "questions", "exact", "f1"), rows=rows)
+    header = (unit, "questions", "exact", "f1")
+    return Table(name=name, title=title, header=header, rows=rows, shares={"exact": "questions"})
 
 
 def _windows(answer: _ScoredAnswer) -> str:

@@ -56,6 +56,7 @@ def analyse_errors(
             _group_table(scored, "by_windows", "By windows of a choice", "windows", lambda choice: choice.windows),
         ),
         cases=tuple(map(_case, wrong)),
+        totals={"questions": len(scored), "wrong answers": len(wrong)},
     )
 
 
@@ -66,7 +67,8 @@ def _group_table(
     for choice in sorted(scored, key=value):
         groups.setdefault(value(choice), []).append(choice)
     rows = tuple((str(key), len(part), _accuracy(part)) for key, part in groups.items())
-    return Table(name=name, title=title, header=(unit, "questions", "accuracy"), rows=rows)
+    header = (unit, "questions", "accuracy")
+    return Table(name=name, title=title, header=header, rows=rows, shares={"accuracy": "questions"})
 
 
 def _position_table(scored: Sequence[_ScoredChoice]) -> Table:
@@ -77,7 +79,8 @@ def _position_table(scored: Sequence[_ScoredChoice]) -> Table:
         guessed = sum(choice.guess.choice == position for choice in scored)
         rows.append((str(position + 1), len(right), guessed, _accuracy(right)))
     header = ("place", "right", "guessed", "accuracy")
-    return Table(name="by_place", title="By the place of the right choice", header=header, rows=tuple(rows))
+    title = "By the place of the right choice"
+    return Table(name="by_place", title=title, header=header, rows=tuple(rows), shares={"accuracy": "right"})
 
 
 def _accuracy(part: Sequence[_ScoredChoice]) -> float | None:

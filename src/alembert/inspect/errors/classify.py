@@ -13,8 +13,9 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from alembert.corpus.examples.labelled import LabelValue
+from alembert.infer.evaluate import ConfusionMatrix
 from alembert.inspect.errors import ErrorAnalysis, ErrorCase
-from alembert.inspect.tables import SCORE_HEADER, Grouping, Table, score_cells
+from alembert.inspect.tables import SCORE_HEADER, SCORE_SHARES, Grouping, Table, score_cells
 from alembert.tasks.classify.data import ClassifyExample, convert_label
 from alembert.tasks.classify.scores import ClassifyAnswer, ClassifyPrediction
 from alembert.tasks.metrics import Tally
@@ -81,7 +82,13 @@ def analyse_errors(
         if is_number
         else f"{len(wrong):,} of {len(scored):,} answers are wrong"
     )
-    return ErrorAnalysis(summary=summary, tables=tuple(tables), cases=tuple(map(_case, wrong)))
+    return ErrorAnalysis(
+        summary=summary,
+        tables=tuple(tables),
+        cases=tuple(map(_case, wrong)),
+        totals={} if is_number else {"answers": len(scored), "wrong answers": len(wrong)},
+        confusion=_confusion_matrix(scored, task.labels) if task.kind == "single" else None,
+    )
 
 
 def _answers(example: ClassifyExample, prediction: ClassifyPrediction, *, kind: Any) -> Iterator[_ScoredPrediction]:
@@ -129,7 +136,15 @@ def _group_table(grouping: Grouping[_ScoredPrediction], scored: Sequence[_Scored
         mean = fmean(errors[group])
         rows.append((group, len(errors[group]), mean if is_number else 1 - mean))
     header = (grouping.unit, "answers", "mean error" if is_number else "accuracy")
-    return Table(name=grouping.name, title=grouping.title, header=header, rows=tuple(rows))
+    shares = {} if is_number else {"accuracy": "answers"}
+    return Table(name=grouping.name, title=grouping.title, header=header, rows=tuple(rows), shares=shares)
+
+
+def _confusion_matrix(scored: Sequence[_ScoredPrediction], labels: Sequence[str]) -> ConfusionMatrix:
+    pairs = Counter((*answer.right_labels, *answer.labels) for answer in scored)
+    return ConfusionMatrix(
+        labels=tuple(labels), counts=tuple(tuple(pairs[gold, guess] for guess in labels) for gold in labels)
+    )
 
 
 def _confusions(scored: Sequence[_ScoredPrediction]) -> Iterator[Table]:
@@ -161,6 +176,7 @@ def _by_label(scored: Sequence[_ScoredPrediction], labels: Sequence[str]) -> Tab
         title="By label, the most frequent first",
         header=("label", *SCORE_HEADER),
         rows=tuple(row for _, row in rows),
+        shares=SCORE_SHARES,
     )
 
 

@@ -74,7 +74,7 @@ def _table(scored: Sequence[_ScoredText], grouping: Grouping[_ScoredText]) -> Ta
             )
             rows.append((group, len(part), fmean(text.value for text in part), ratio))
     header = (grouping.unit, "texts", MAIN_METRIC, "length ratio")
-    return Table(name=grouping.name, title=grouping.title, header=header, rows=tuple(rows))
+    return Table(name=grouping.name, title=grouping.title, header=header, rows=tuple(rows), shares={MAIN_METRIC: ""})
 
 
 def _case(text: _ScoredText) -> ErrorCase:

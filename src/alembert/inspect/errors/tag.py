@@ -2,30 +2,26 @@
 
 Recall of a row is over the right entities that fall into it, precision over the guesses that do, so a row can have the
 one without the other. A row is a description, not a cause: long entities are also rarer, and split into more pieces.
-
-Each entity is paired with at most one of the other side, in this order: equal ones (right), the same borders with another
-type (type), the same type with other borders (boundary), and whatever overlaps (both). Of several overlaps the longest
-counts. What is left is missed or spurious. So right ones are exactly those of the strict score, and an entity that was
-guessed in two parts is one error of the border and one spurious guess.
-
->>> [match.kind for match in match_entities([(0, 13, "Disease"), (20, 24, "Gene")], [(7, 13, "Disease"), (20, 24, "Drug")])]
-['type', 'boundary']
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from alembert.data.windows import Row
 from alembert.html import EntityMark
+from alembert.infer.evaluate import ConfusionMatrix
 from alembert.inspect.errors import ErrorAnalysis, ErrorCase
+from alembert.inspect.errors.entity_matches import MATCH_KINDS, EntityMatch, match_entities
 from alembert.inspect.tables import (
     SCORE_HEADER,
+    SCORE_SHARES,
+    Cell,
     Grouping,
     Table,
     range_name,
@@ -34,7 +30,7 @@ from alembert.inspect.tables import (
 )
 from alembert.tasks.example import EncodedExample, surface_key
 from alembert.tasks.files import NO_HASHES_REASON
-from alembert.tasks.metrics import Tally, spans
+from alembert.tasks.metrics import Tally
 from alembert.tasks.metrics.spans import EntityTuple
 from alembert.tasks.tag.data import TagExample, TagPrediction
 from alembert.tasks.tag.tags import WordOffsets
@@ -106,68 +102,9 @@ def _to_window(row: Row, first: int, own: tuple[int, int], words: WordOffsets) -
     return _Window(start, start + row.length - 2, own)
 
 
-MatchKind = Literal["right", "type", "boundary", "both", "missed", "spurious"]
-EntityPairs = Iterator[tuple[EntityTuple, EntityTuple]]
-
-
-@dataclass(frozen=True, slots=True)
-class EntityMatch:
-    """A right entity, a guess, or the two that belong together."""
-
-    kind: MatchKind
-    gold: EntityTuple | None
-    guess: EntityTuple | None
-
-
-def match_entities(gold: Iterable[EntityTuple], guess: Iterable[EntityTuple]) -> list[EntityMatch]:
-    """Pair the entities of one document; the order of kinds is that of the module's description."""
-    left, right = set(gold), set(guess)
-    matches: list[EntityMatch] = []
-    for kind, pairs in _MATCH_STEPS:
-        for one, other in list(pairs(left, right)):
-            matches.append(EntityMatch(kind, one, other))
-            left.discard(one)
-            right.discard(other)
-    matches += [EntityMatch("missed", one, None) for one in sorted(left)]
-    return matches + [EntityMatch("spurious", None, other) for other in sorted(right)]
-
-
-def _equal(gold: set[EntityTuple], guess: set[EntityTuple]) -> EntityPairs:
-    yield from ((entity, entity) for entity in sorted(gold & guess))
-
-
-def _same_borders(gold: set[EntityTuple], guess: set[EntityTuple]) -> EntityPairs:
-    waiting: dict[tuple[int, int], list[EntityTuple]] = {}
-    for other in sorted(guess, reverse=True):
-        waiting.setdefault(other[:2], []).append(other)
-    for one in sorted(gold):
-        if waiting.get(one[:2]):
-            yield one, waiting[one[:2]].pop()
-
-
-def _overlapping(gold: set[EntityTuple], guess: set[EntityTuple]) -> EntityPairs:
-    ours, theirs = ({entity[:2]: entity for entity in sorted(side)} for side in (gold, guess))
-    bare = ([(*borders, "") for borders in side] for side in (ours, theirs))
-    for one, other in spans.match_entities(*bare):
-        yield ours[one[:2]], theirs[other[:2]]
-
-
-_MATCH_STEPS: Final[tuple[tuple[MatchKind, Callable[[set[EntityTuple], set[EntityTuple]], EntityPairs]], ...]] = (
-    ("right", _equal),
-    ("type", _same_borders),
-    ("boundary", spans.match_entities),
-    ("both", _overlapping),
-)
-
-
-MATCH_KINDS: Final[dict[MatchKind, str]] = {
-    "right": "borders and type are right",
-    "boundary": "the type is right, the borders are not",
-    "type": "the borders are right, the type is not",
-    "both": "it overlaps, borders and type are wrong",
-    "missed": "there is no guess for it",
-    "spurious": "a guess where there is no entity, or one that another guess is nearer to",
-}
+_ERROR_KINDS: Final = tuple(kind for kind in MATCH_KINDS if kind != "right")
+NO_TYPE: Final = "(none)"
+"""Row and column of entities that were missed, and of guesses where there is none."""
 ONE_WINDOW_NAME: Final = "read whole"
 UNSEEN, SEEN = "unseen", "seen"
 _WORDS = (1, 2, 3, 4, 5, 8)
@@ -223,10 +160,21 @@ def analyse_errors(
     surfaces = model.surfaces()
     facts = [fact for example in compared for fact in _iter_features(example, surfaces)]
     wrong = sorted((example for example in compared if example.errors), key=lambda case: (-case.errors, case.tally.f1))
-    tables = (_kind_table(compared), *_breakdowns(facts), *_confusions(compared))
+    tables = (_kind_table(compared), _label_table(compared), *_breakdowns(facts), *_confusions(compared))
     notes = () if surfaces is not None else (f"Which entities were seen in training is not known: {NO_HASHES_REASON}.",)
     summary = f"{len(wrong):,} with errors, {sum(example.errors for example in wrong):,} in all"
-    return ErrorAnalysis(summary=summary, tables=tables, cases=tuple(map(_case, wrong)), notes=notes)
+    return ErrorAnalysis(
+        summary=summary,
+        tables=tables,
+        cases=tuple(map(_case, wrong)),
+        notes=notes,
+        totals={
+            "entities": sum(int(example.tally.support) for example in compared),
+            "of them found": sum(int(example.tally.tp) for example in compared),
+            "wrong predictions": sum(int(example.tally.fp) for example in compared),
+        },
+        confusion=_confusion_matrix(compared),
+    )
 
 
 def _compare_example(example: TagExample, prediction: TagPrediction, alignment: WindowAlignment) -> _ComparedExample:
@@ -246,7 +194,45 @@ def _compare_example(example: TagExample, prediction: TagPrediction, alignment: 
 def _kind_table(compared: Sequence[_ComparedExample]) -> Table:
     counts = Counter(match.kind for example in compared for match in example.matches)
     rows = tuple((kind, counts[kind], meaning) for kind, meaning in MATCH_KINDS.items())
-    return Table(name="kinds", title="Kinds of errors", header=("kind", "count", "what it is"), rows=rows)
+    header = ("kind", "count", "what it is")
+    return Table(
+        name="kinds", title="Kinds of errors", header=header, rows=rows, stacked=("count",), undrawn=("right",)
+    )
+
+
+def _label_table(compared: Sequence[_ComparedExample]) -> Table:
+    """Count the errors of each type, most first: of what is right if there is any, else of what was guessed."""
+    counts: dict[str, Counter[str]] = {}
+    for example in compared:
+        for match in example.matches:
+            entity = match.gold or match.guess
+            if match.kind != "right" and entity is not None:
+                counts.setdefault(entity[2], Counter())[match.kind] += 1
+    ordered = sorted(counts.items(), key=lambda item: (-item[1].total(), item[0]))
+    occurring = [kind for kind in _ERROR_KINDS if any(found[kind] for found in counts.values())]
+    rows: list[tuple[Cell, ...]] = [
+        (label, *(found[kind] for kind in occurring), found.total()) for label, found in ordered
+    ]
+    header = ("label", *occurring, "all")
+    return Table(
+        name="kinds_by_label",
+        title="Kinds of errors, by type",
+        header=header,
+        rows=tuple(rows),
+        stacked=tuple(occurring),
+    )
+
+
+def _confusion_matrix(compared: Sequence[_ComparedExample]) -> ConfusionMatrix | None:
+    """Count entities by right type and guessed type, whatever their borders; a single type cannot be confused."""
+    pairs = Counter(
+        (match.gold[2] if match.gold else NO_TYPE, match.guess[2] if match.guess else NO_TYPE)
+        for example in compared
+        for match in example.matches
+    )
+    labels = (*sorted({label for pair in pairs for label in pair} - {NO_TYPE}), NO_TYPE)
+    counts = tuple(tuple(pairs[gold, guess] for guess in labels) for gold in labels)
+    return ConfusionMatrix(labels=labels, counts=counts) if len(labels) > 2 else None
 
 
 def _iter_features(
@@ -297,7 +283,8 @@ def _breakdown(grouping: Grouping[EntityFeatures], facts: Sequence[tuple[EntityF
         tally = Tally(**{outcome: counts[group, outcome] for outcome in ("tp", "fp", "fn")})
         if tally.occurs:
             rows.append((group, *score_cells(tally)))
-    return Table(name=grouping.name, title=grouping.title, header=(grouping.unit, *SCORE_HEADER), rows=tuple(rows))
+    header = (grouping.unit, *SCORE_HEADER)
+    return Table(name=grouping.name, title=grouping.title, header=header, rows=tuple(rows), shares=SCORE_SHARES)
 
 
 def _seen(fact: EntityFeatures) -> str:
