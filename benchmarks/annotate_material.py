@@ -1,11 +1,10 @@
 """What `annotate.py` measures on: a 6x384 tagger, its int8 Export, and texts of natural length."""
 
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness import SHARED, minilm
+from harness import SHARED, minilm, told
 
 from alembert import sample
 
@@ -26,10 +25,6 @@ class Texts:
     @property
     def tokens(self) -> int:
         return sum(self.lengths)
-
-
-def told(sentence: str) -> None:
-    print(sentence, file=sys.stderr, flush=True)
 
 
 # -- the model
