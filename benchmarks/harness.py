@@ -9,6 +9,7 @@ import argparse
 import importlib.util
 import json
 import multiprocessing
+import os
 import sys
 import tempfile
 import time
@@ -21,7 +22,8 @@ from typing import Any
 from limits import Limit
 from rounds import BUSY, Rounds, Side, Spread
 
-SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+SHARED = Path(os.environ.get("ALEMBERT_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
+"""Folder of the public data sets: `ALEMBERT_DATA`, else `../shared/data` beside the repository."""
 
 
 def parser(doc: str, *, quick: str, model: str | None = None) -> argparse.ArgumentParser:
