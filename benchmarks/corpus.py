@@ -96,8 +96,10 @@ Part = tuple[dict[str, Comparison], Rounds]
 
 
 def reading(path: Path, python: str, seconds: float) -> Part | None:
-    if subprocess.run([python, "-c", "import pubmed_parser"], check=False, capture_output=True).returncode:
-        print(f"pubmed_parser is left out: {missing_peers('pubmed_parser')}; or name its interpreter: --peer-python")
+    tried = subprocess.run([python, "-c", "import pubmed_parser"], check=False, capture_output=True, text=True)
+    if tried.returncode:
+        problem = missing_peers("pubmed_parser") or tried.stderr.strip().rpartition("\n")[2]
+        print(f"pubmed_parser is left out: {problem}; or name an interpreter that has it: --peer-python")
         return None
     found: dict[str, list[str]] = {}
 
