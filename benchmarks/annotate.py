@@ -23,8 +23,8 @@ from typing import Any
 
 from annotate_material import TEST, Texts, exported, fitting, new_tagger, sentences, stretch, texts_of
 from annotate_peers import ENGINES, NEEDS, SIDES, Answers, Weights, serve
-from harness import Comparison, compare, missing_peers, parser, process, report, rounded, told
-from limits import Limit, measure_runtime_peak, products_limit
+from harness import Comparison, compare, missing_peers, parser, process, report, rounded, share_of_limit, told
+from peaks import Limit, measure_runtime_peak, products_limit
 from rounds import Rounds, Side, take_rounds
 
 COUNTS = {
@@ -99,8 +99,9 @@ def main() -> None:
     print(f"one text of {LATENCY_TOKENS} tokens:", *(f"{s} {latency.cost(s):.1f} ms" for s in latency.costs), "\n")
     compared = {kind: comparisons(each, limits[kind]["int8"]) for kind, each in times.items()}
     others = {f"abstracts_{name}": each for name, each in compared.get("abstracts", {}).items()}
+    peak_share = share_of_limit(times["sentences"].rounds, str(OURS), limits["sentences"]["int8"])
     report(
-        compared["sentences"] | one_text(latency) | others,
+        compared["sentences"] | one_text(latency) | {"peak_share": peak_share} | others,
         [each.rounds for each in times.values()] + [latency],
         tokens_per_second={k: {str(w): round(each.speed(w)) for w in each.found} for k, each in times.items()},
         latency_ms={side: rounded(latency.cost(side)) for side in latency.costs},

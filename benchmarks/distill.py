@@ -23,6 +23,7 @@ from rounds import Rounds, Side, take_rounds
 COUNTS = {True: 64, False: 400}
 """Sentences of a quick run, and of a whole one."""
 AGREEMENT = 0.01
+CACHED, READING = "cache", "teacher reads again"
 
 
 def main() -> None:
@@ -44,24 +45,25 @@ def main() -> None:
             told(f"{pair}: {len(blocks):,} sentences")
             seconds = 20 if arguments.quick else 600
             found[pair] = compared(teacher_of(model, folder, pair), student, folder, seconds)
-    ratios = {pair: compare(rounds, "auto", "never", unit="s") for pair, rounds in found.items()}
+    ratios = {pair: compare(rounds, CACHED, READING, unit="s") for pair, rounds in found.items()}
     report(ratios, list(found.values()), sentences=len(blocks))
 
 
 def compared(teacher: Path, student: str, folder: Path, seconds: float) -> Rounds:
-    """Measure the second pass with the cache (`auto`) and without it (`never`), and compare the last losses of both."""
+    """Measure the second pass with the cache and without it, and compare the last losses of both."""
     losses: dict[str, float] = {}
 
-    def side(cache: str) -> Side:
+    def side(name: str, cache: str) -> Side:
         def cost() -> float:
-            took, losses[cache] = second_pass(teacher, student, folder, cache)
-            told(f"cache {cache}: {took:.1f} s")
+            took, losses[name] = second_pass(teacher, student, folder, cache)
+            told(f"{name}: {took:.1f} s")
             return took
 
         return cost
 
-    rounds = take_rounds({use: side(use) for use in ("auto", "never")}, seconds=seconds, warm=False)
-    if abs(losses["auto"] / losses["never"] - 1) > AGREEMENT:
+    sides = {CACHED: side(CACHED, "auto"), READING: side(READING, "never")}
+    rounds = take_rounds(sides, seconds=seconds, warm=False)
+    if abs(losses[CACHED] / losses[READING] - 1) > AGREEMENT:
         sys.exit(f"The losses differ with the cache and without it, so that the times cannot be compared: {losses}")
     return rounds
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from harness import SHARED, Comparison, chunks, compare, need_peers, parser, report, timed
-from limits import products_limit
+from peaks import products_limit
 from rounds import Rounds, take_rounds
 
 import alembert

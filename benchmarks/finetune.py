@@ -20,7 +20,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from harness import SHARED, compare, need_peers, parser, process, received, report, told, trainer_seconds
-from limits import products_limit
+from peaks import products_limit
 from rounds import take_rounds
 
 BATCH, LONGEST, RATE = 16, 256, 2e-4

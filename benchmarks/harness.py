@@ -1,6 +1,6 @@
 """What the benchmarks share: arguments, sides in processes of their own, and the report that ends with one JSON line.
 
-Measuring itself is in `rounds.py` (sides in turns, medians, other load) and `limits.py` (what the machine can do at most).
+Measuring itself is in `rounds.py` (sides in turns, medians, other load) and `peaks.py` (what the machine can do at most).
 The JSON line has `ratios` with their `spread` (quartiles), the `figures` behind them, shares of `limits`, the fewest `rounds`
 behind a figure, and `other_load`, the share of the CPUs that other processes took; `all.py` collects these lines.
 """
@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from limits import Limit
+from peaks import Limit
 from rounds import BUSY, Rounds, Side, Spread
 
 SHARED = Path(os.environ.get("ALEMBERT_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
@@ -162,6 +162,12 @@ def compare_once(ours: float, peer: float, *, unit: str, against: str, less_is_b
     """Compare figures that do not change from round to round."""
     ratio = peer / ours if less_is_better else ours / peer
     return Comparison(ratio=Spread.of([ratio]), unit=unit, ours=ours, peer=peer, against=against)
+
+
+def share_of_limit(rounds: Rounds, side: str, limit: Limit) -> Comparison:
+    """Turn the share of a limit into a figure of its own, with what it was in each round."""
+    middle = rounds.cost(side)
+    return Comparison(ratio=Spread.of(limit.share * middle / cost for cost in rounds.costs[side]), limit=limit)
 
 
 def report(comparisons: Mapping[str, Comparison], measured: Sequence[Rounds], **facts: Any) -> None:

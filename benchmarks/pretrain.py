@@ -32,11 +32,12 @@ from harness import (
     process,
     received,
     report,
+    share_of_limit,
     told,
     trainer_seconds,
 )
-from limits import Limit, products_limit
-from rounds import Rounds, Spread, take_rounds
+from peaks import Limit, products_limit
+from rounds import Rounds, take_rounds
 
 import alembert
 from alembert import hardware
@@ -81,19 +82,13 @@ def main() -> None:
     comparisons: dict[str, Comparison] = {}
     for name, (rounds, peak) in measured.items():
         limit = limit_of(tokenizer.vocab_size, cases[name], rounds, peak, arguments.precision)
+        if name == "full_rows":
+            comparisons["peak_share"] = share_of_limit(rounds, "alembert", limit)
         comparisons[name] = compare(
             rounds, "alembert", "Trainer", unit="tokens/s", work=cases[name].tokens, limit=limit
         )
         print(f"{name}: {len(cases[name].rows)} rows, {cases[name].tokens:,} tokens a round")
-    comparisons["peak_share"] = share_of_peak(comparisons["full_rows"], measured["full_rows"][0])
     report(comparisons, [rounds for rounds, _ in measured.values()], precision=arguments.precision)
-
-
-def share_of_peak(full_rows: Comparison, rounds: Rounds) -> Comparison:
-    """Turn the limit of full rows into a figure of its own."""
-    middle = rounds.cost("alembert")
-    shares = [full_rows.limit.share * middle / cost for cost in rounds.costs["alembert"]]
-    return Comparison(ratio=Spread.of(shares), limit=full_rows.limit)
 
 
 def measure(trainers: dict[str, Train], name: str, case: Case, seconds: float, precision: str) -> tuple[Rounds, float]:
