@@ -89,9 +89,9 @@ def exported(checkpoint: Path, out: Path, rows: int, form: str | None = None) ->
     from alembert.compress.export import ExportData, export
     from alembert.compress.settings import ExportSettings
     from alembert.infer.speed import measure_speeds
-    from alembert.tasks.tag.task import TagTask
+    from alembert.tasks.files import read_task
 
-    examples = TagTask.examples_from_texts(sentences(texts_of(TRAIN)))
+    examples = read_task(checkpoint).open().examples_from_texts(sentences(texts_of(TRAIN)))
     settings = ExportSettings(format=form, calibration_rows=rows)
     # With a stopwatch the format is chosen as the command does it, by running the model in both.
     material = ExportData(calibration=examples, stopwatch=measure_speeds)

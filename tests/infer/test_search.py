@@ -22,6 +22,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several blocks for a few dozen rows."""
     monkeypatch.setattr(search, "_BLOCK_NUMBERS", 64)
     monkeypatch.setattr(search, "_CAST_NUMBERS", 24)
+    monkeypatch.setattr(search, "_MANY_CANDIDATES", 1)
 
 
 def index_of(vectors: np.ndarray, dtype: str = "float32", *, copy: bool = False) -> VectorIndex:
@@ -89,6 +90,15 @@ def test_equal_vectors_have_equal_scores_and_come_in_row_order(copy: bool) -> No
 
 @settings(max_examples=30)
 @given(st.integers(1, 200))
+def test_rows_of_length_1_are_found_as_brute_force_finds_them() -> None:
+    """Their products are not divided by their lengths, which differ from 1 by rounding."""
+    vectors = random_vectors(60)
+    index = index_of(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
+    query = random_vectors(1, seed=1)
+    found = [(hit.row, pytest.approx(hit.score)) for hit in find_nearest(index, query, 20)[0]]
+    assert found == brute_force(index, query[0], 20, "cosine")
+
+
 def test_the_size_of_blocks_changes_nothing(block: int) -> None:
     index, queries = index_of(random_vectors(50), copy=True), random_vectors(3, seed=4)
     whole = find_nearest(index, queries, 5)

@@ -32,6 +32,10 @@ _BLOCK_NUMBERS: Final = 1 << 24
 for each other."""
 _CAST_NUMBERS: Final = 1 << 19
 """Numbers that are turned into float32 at a time: 2 MB, which stay in the cache until they are multiplied."""
+_UNIT_ERROR: Final = np.float32(2.0**-20)
+"""How far the weight of a row may be from 1 to be left out."""
+_MANY_CANDIDATES: Final = 1024
+"""Rows of a block that are computed again without a closer look at their margins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +84,8 @@ def _find_nearest(
     best = [_TopK(index, unit, min(k, len(index)), measure) for unit in units_QD]
     for block in _blocks(index, units_QD.astype(np.float32), measure, copy):
         floors_Q = np.array([top.floor for top in best])
-        for number in np.flatnonzero(block.upper_QB.max(1) > floors_Q):
-            best[number].update(block, int(number))
+        for number in np.flatnonzero(block.scores_QB.max(1) + block.margins_B.max() > floors_Q):
+            best[number].update(block.scores_QB[number], block.margins_B, block.first)
     factors = lengths_Q if measure == "dot" else np.ones(len(best))
     return [top.hits(factor) for top, factor in zip(best, factors.tolist(), strict=True)]
 
@@ -93,7 +97,6 @@ class _Block:
     first: int
     scores_QB: npt.NDArray[np.float32]
     margins_B: npt.NDArray[np.float32]
-    upper_QB: npt.NDArray[np.float32]
 
 
 def _blocks(index: VectorIndex, units_QD: VectorArray, measure: SimilarityMeasure, copy: bool) -> Iterator[_Block]:
@@ -106,10 +109,14 @@ def _blocks(index: VectorIndex, units_QD: VectorArray, measure: SimilarityMeasur
         rows = index.rows[first : first + step]
         norms_B = rows["norm"] if measure == "dot" else np.sign(rows["norm"])
         scores_QB = _products(units_QD, matrix[first : first + step])
-        scores_QB *= _weights(rows, measure, scaled=matrix.dtype == np.int8)
+        weights_B = _weights(rows, measure, scaled=matrix.dtype == np.int8)
         margins_B: npt.NDArray[np.float32] = rounding * norms_B
         margins_B += rows["error"] * _weights(rows, measure, scaled=False)
-        yield _Block(first, scores_QB, margins_B, scores_QB + margins_B)
+        if np.abs(weights_B - 1).max() <= _UNIT_ERROR:  # rows of length 1: wider margins cost less than a product
+            margins_B += 2 * _UNIT_ERROR * np.maximum(rows["norm"], 1)
+        else:
+            scores_QB *= weights_B
+        yield _Block(first, scores_QB, margins_B)
 
 
 def _products(units_QD: VectorArray, block_BD: StoredArray) -> npt.NDArray[np.float32]:
@@ -149,17 +156,23 @@ class _TopK:
         """A row must be above this to come in; rows come in order, and of equal ones the first stays."""
         return float(self._scores[-1]) if len(self._scores) == self._k else -np.inf
 
-    def update(self, block: _Block, query: int) -> None:
-        """Add the rows of a block that are good enough."""
-        upper_B = block.upper_QB[query]
-        reached = upper_B > self.floor
-        if len(upper_B) > self._k:
-            lower_B = block.scores_QB[query] - block.margins_B
-            reached &= upper_B >= np.partition(lower_B, -self._k)[-self._k]
-        rows = np.concatenate([self._rows, block.first + np.flatnonzero(reached)])
-        scores = np.concatenate([self._scores, self._exact(rows[len(self._rows) :])])
+    def update(self, scores_B: npt.NDArray[np.float32], margins_B: npt.NDArray[np.float32], first: int) -> None:
+        """Add the rows of a block that are good enough; `first` is the number of its first row."""
+        found = self._candidates(scores_B, margins_B)
+        rows = np.concatenate([self._rows, first + found])
+        scores = np.concatenate([self._scores, self._exact(first + found)])
         order = np.lexsort((rows, -scores))[: self._k]
         self._rows, self._scores = rows[order], scores[order]
+
+    def _candidates(self, scores_B: npt.NDArray[np.float32], margins_B: npt.NDArray[np.float32]) -> RowNumbers:
+        """Find the rows of a block that may be among the k best."""
+        upper_B = scores_B + margins_B
+        found = np.flatnonzero(upper_B > self.floor)
+        if len(found) <= max(self._k, _MANY_CANDIDATES):
+            return found
+        least = np.partition((scores_B - margins_B)[found], -self._k)[-self._k]
+        remaining: RowNumbers = found[upper_B[found] >= least]
+        return remaining
 
     def hits(self, factor: float) -> list[Hit]:
         """Return the rows, the best first, with scores times a factor."""
