@@ -4,7 +4,7 @@
 
 Each benchmark runs in a process of its own; the JSON line with which it ends is kept. One that has a result of today, of this
 form and this kind of machine, is not run again, so a stopped run is resumed by the same command; `--again` runs it all the
-same. A benchmark that fails is named at the end, and the exit code is 1. The peers: pip install -r benchmarks/requirements.txt.
+same. A benchmark that fails is named at the end, and the exit code is 1; if it has printed its line, the line is kept. The peers: pip install -r benchmarks/requirements.txt.
 """
 
 import argparse
@@ -20,6 +20,7 @@ from typing import Any
 from benchmark_records import Record, Records, figures_of, machine_kind, write_page
 from goals import CATALOGUE, Benchmark
 from harness import told
+from rounds import OtherLoad
 
 HERE = Path(__file__).resolve().parent
 
@@ -39,10 +40,11 @@ def main() -> None:
             continue
         told(f"[{number}/{len(chosen)}] {benchmark.name}")
         start = time.monotonic()
-        line = run(benchmark, quick=arguments.quick)
+        line, is_sound = run(benchmark, quick=arguments.quick)
         told(f"{benchmark.name}: {time.monotonic() - start:.0f} s")
-        if line is None:
+        if not is_sound:
             failed.append(benchmark.name)
+        if line is None:
             continue
         records.add(record_of(benchmark, line, machine=letter, form=form, date=today))
         records.write()
@@ -69,17 +71,18 @@ def trains_in_bfloat16() -> bool:
     return hardware.detect_capabilities().training_type == "bfloat16"
 
 
-def run(benchmark: Benchmark, *, quick: bool) -> dict[str, Any] | None:
-    """Run a benchmark, show what it prints, and return its JSON line; none if it failed."""
+def run(benchmark: Benchmark, *, quick: bool) -> tuple[dict[str, Any] | None, bool]:
+    """Run a benchmark and show what it prints; return its JSON line, if there is one, and whether all went well."""
     flags = ["--quick"] if quick else []
     command = [sys.executable, str(HERE / f"{benchmark.script}.py"), *flags, *benchmark.arguments]
-    last = ""
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    last, load = "", OtherLoad()
+    with load, subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for line in process.stdout:
             print(line, end="", flush=True)
             last = line.strip() or last
-    return parsed(last) if process.returncode == 0 else None
+    found = parsed(last)
+    return ({"other_load": load.share} | found if found else None), bool(found) and process.returncode == 0
 
 
 def parsed(line: str) -> dict[str, Any] | None:
@@ -99,7 +102,7 @@ def record_of(benchmark: Benchmark, line: dict[str, Any], *, machine: str, form:
         date=date,
         figures=figures_of(line),
         rounds=line.get("rounds"),
-        other_load=line.get("other_load", 0.0),
+        other_load=line["other_load"],
     )
 
 

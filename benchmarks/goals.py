@@ -128,9 +128,10 @@ CATALOGUE = (
     Benchmark(
         "serve",
         (
-            Row("goodput_alone", "serving, one client, against a service around the pipeline"),
-            Row("goodput_together", "the same, many clients"),
-            Row("goodput_overload", "the same, five times more requests than it answers"),
+            Row("throughput", "serving many clients, against a service around the pipeline of transformers"),
+            Row("p99", "the same: slowest answer of a hundred"),
+            Row("one_client", "the same, one client"),
+            Row("goodput_overload", "the same, more requests than it can answer"),
         ),
     ),
     Benchmark(

@@ -149,10 +149,10 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Let all.py write into a folder, with benchmarks that only note their name; `encode` fails."""
     names: list[str] = []
 
-    def run(benchmark: Any, *, quick: bool) -> dict[str, Any] | None:
+    def run(benchmark: Any, *, quick: bool) -> tuple[dict[str, Any] | None, bool]:
         names.append(benchmark.name)
         line = {"ratios": {"trainer": 2.5}, "other_load": 0.0, "rounds": 5}
-        return None if benchmark.name == "encode" else line
+        return (None, False) if benchmark.name == "encode" else (line, True)
 
     (tmp_path / "page.md").write_text(f"{records.BEGIN}{records.END}")
     read, write, write_page = records.Records.read, records.Records.write, records.write_page
@@ -187,6 +187,17 @@ def test_benchmarks_that_fail_are_named_at_the_end(runs: list[str], monkeypatch:
     with pytest.raises(SystemExit, match="these benchmarks failed: encode"):
         run_all(monkeypatch, "--only", "encode", "pipe")
     assert runs == ["encode", "pipe"]
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_the_line_of_a_benchmark_is_kept_and_its_exit_code_seen(
+    code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "made_up.py").write_text(f"print('text'); print('{{\"ratios\": {{\"speed\": 2}}}}'); exit({code})")
+    monkeypatch.setattr(every, "HERE", tmp_path)
+    line, is_sound = every.run(goals.Benchmark("made_up", ()), quick=True)
+    assert line is not None
+    assert (line["ratios"], 0 <= line["other_load"] <= 1, is_sound) == ({"speed": 2}, True, code == 0)
 
 
 def test_an_unknown_benchmark_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

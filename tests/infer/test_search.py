@@ -88,8 +88,6 @@ def test_equal_vectors_have_equal_scores_and_come_in_row_order(copy: bool) -> No
     assert all([hit.row for hit in group] == sorted(hit.row for hit in group) for group in groups)
 
 
-@settings(max_examples=30)
-@given(st.integers(1, 200))
 def test_rows_of_length_1_are_found_as_brute_force_finds_them() -> None:
     """Their products are not divided by their lengths, which differ from 1 by rounding."""
     vectors = random_vectors(60)
@@ -99,6 +97,8 @@ def test_rows_of_length_1_are_found_as_brute_force_finds_them() -> None:
     assert found == brute_force(index, query[0], 20, "cosine")
 
 
+@settings(max_examples=30)
+@given(st.integers(1, 200))
 def test_the_size_of_blocks_changes_nothing(block: int) -> None:
     index, queries = index_of(random_vectors(50), copy=True), random_vectors(3, seed=4)
     whole = find_nearest(index, queries, 5)
