@@ -173,6 +173,8 @@ def share_of_limit(rounds: Rounds, side: str, limit: Limit) -> Comparison:
 def report(comparisons: Mapping[str, Comparison], measured: Sequence[Rounds], **facts: Any) -> None:
     """Print a table for people, and the JSON line with which every benchmark ends."""
     load = max((each.other_load for each in measured), default=0.0)
+    count = min((each.count for each in measured), default=1)
+    print(f"medians of {count} rounds at least, quartiles in brackets" if measured else "not measured in rounds")
     print(*report_lines(comparisons), sep="\n")
     print(f"other processes took {load:.0%} of the CPUs during the rounds")
     if load > BUSY:
@@ -183,7 +185,7 @@ def report(comparisons: Mapping[str, Comparison], measured: Sequence[Rounds], **
         "spread": {name: [rounded(each.ratio.low), rounded(each.ratio.high)] for name, each in comparisons.items()},
         "figures": {name: each.figures for name, each in comparisons.items()},
         "limits": {name: {k: rounded(v) for k, v in asdict(each).items()} for name, each in limits.items()},
-        "rounds": min((each.count for each in measured), default=1),
+        "rounds": count,
         "other_load": load,
         **facts,
     }
