@@ -27,7 +27,7 @@ import argparse
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -260,6 +260,8 @@ def comparisons(taggers: Sequence[Tagger], rounds: Rounds, words: int) -> dict[s
     for name, (one, peer) in pairs(taggers).items():
         found[name] = compare(rounds, turn(one), turn(peer), unit="words/s", work=words)
         found[f"{name}_cpu_time"] = compare(cpu, turn(one), turn(peer), unit="us of CPU a word")
+        for key in (name, f"{name}_cpu_time"):
+            found[key] = replace(found[key], against=peer.name)
     return found
 
 

@@ -172,24 +172,26 @@ def share_of_limit(rounds: Rounds, side: str, limit: Limit) -> Comparison:
 
 def report(comparisons: Mapping[str, Comparison], measured: Sequence[Rounds], **facts: Any) -> None:
     """Print a table for people, and the JSON line with which every benchmark ends."""
-    load = max((each.other_load for each in measured), default=0.0)
-    count = min((each.count for each in measured), default=1)
-    print(f"medians of {count} rounds at least, quartiles in brackets" if measured else "not measured in rounds")
     print(*report_lines(comparisons), sep="\n")
-    print(f"other processes took {load:.0%} of the CPUs during the rounds")
-    if load > BUSY:
-        print("the machine is busy: figures are too low, and ratios uncertain")
     limits = {name: each.limit for name, each in comparisons.items() if each.limit}
     content = {
         "ratios": {name: rounded(each.ratio.median) for name, each in comparisons.items()},
         "spread": {name: [rounded(each.ratio.low), rounded(each.ratio.high)] for name, each in comparisons.items()},
         "figures": {name: each.figures for name, each in comparisons.items()},
         "limits": {name: {k: rounded(v) for k, v in asdict(each).items()} for name, each in limits.items()},
-        "rounds": count,
-        "other_load": load,
+        **(circumstances(measured) if measured else {}),
         **facts,
     }
     print(json.dumps(content))
+
+
+def circumstances(measured: Sequence[Rounds]) -> dict[str, float]:
+    """Say how many rounds there were, and what else the machine did; return it for the JSON line."""
+    count, load = min(each.count for each in measured), max(each.other_load for each in measured)
+    print(f"medians of {count} rounds or more, quartiles in brackets; other processes took {load:.0%} of the CPUs")
+    if load > BUSY:
+        print("the machine is busy: figures are too low, and ratios uncertain")
+    return {"rounds": count, "other_load": load}
 
 
 def report_lines(comparisons: Mapping[str, Comparison]) -> Iterator[str]:
