@@ -7,27 +7,25 @@ to entities with offsets: tokenising and decoding are included. Ours is the prod
 quantised itself; `annotate_peers.py` has the others. Engines are fed batches of 32, as the texts come and sorted by
 length; the pipeline is called on the list. Ratios, above 1 if ours is faster: `best_engine` (against the best engine as
 texts come), `best_engine_sorted`, `pipeline`, and `latency` (one text of 128 tokens, against the best engine). They are
-those of sentences; those of whole abstracts are beside them. Sides take turns, in one order and then in the other; the
-middle of the rounds counts. A peer that is not installed is named and left out. Without `--model` the tagger is MiniLM-L6
+those of sentences; those of whole abstracts are beside them. A peer that is not installed is named and left out. Without `--model` the tagger is MiniLM-L6
 if it is installed, else a new 6x384 model, with a head that knows nothing: the speed is the same, and how far
 sides agree means little.
 """
 
 import argparse
-import json
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from importlib.util import find_spec
+from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from typing import Any
 
-from annotate_material import TEST, Texts, exported, fitting, new_tagger, sentences, stretch, texts_of, told
+from annotate_material import TEST, Texts, exported, fitting, new_tagger, sentences, stretch, texts_of
 from annotate_peers import ENGINES, NEEDS, SIDES, Answers, Weights, serve
-from harness import parser, process
+from harness import Comparison, compare, missing_peers, parser, process, report, rounded, share_of_limit, told
+from peaks import Limit, measure_runtime_peak, products_limit
+from rounds import Rounds, Side, take_rounds
 
 COUNTS = {
     True: {"sentences": 224},
@@ -57,22 +55,22 @@ class Times:
     """What ways took for the same texts, round by round, and what they found in them."""
 
     texts: Texts
-    seconds: dict[Way, list[float]]
-    found: dict[Way, Answers] = field(default_factory=dict)
+    rounds: Rounds
+    found: Mapping[Way, Answers]
 
     def speed(self, way: Way) -> float:
-        return self.texts.tokens / median(self.seconds[way])
+        return self.texts.tokens / self.rounds.cost(str(way))
 
     def rivals(self) -> dict[str, Way]:
         """Name the ways that ours is measured by."""
-        named = {"pipeline": PIPELINE} if PIPELINE in self.seconds else {}
+        named = {"pipeline": PIPELINE} if PIPELINE in self.found else {}
         for name, by_length in (("best_engine_sorted", True), ("best_engine", False)):
-            ways = [way for way in self.seconds if way.side in ENGINES and way.by_length == by_length]
+            ways = [way for way in self.found if way.side in ENGINES and way.by_length == by_length]
             named = {name: max(ways, key=self.speed), **named} if ways else named
         return named
 
-    def ratios(self) -> dict[str, float]:
-        return {name: round(self.speed(OURS) / self.speed(way), 3) for name, way in self.rivals().items()}
+    def compare(self, way: Way, limit: Limit | None = None) -> Comparison:
+        return compare(self.rounds, str(OURS), str(way), unit="tokens/s", work=self.texts.tokens, limit=limit)
 
     def agreement(self, way: Way) -> float:
         """Share of words with the same label as ours, among those to which either side gives one."""
@@ -86,13 +84,46 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         weights, sets = prepared(arguments, Path(name))
         asked, missing = opened(stack, weights, arguments.quick)
-        peaks = peaks_of(weights.threads)
-        times = {kind: measured(asked, texts, arguments.quick) for kind, texts in sets.items()}
+        peaks = {dtype: measure_runtime_peak(dtype, weights.threads) for dtype in ("int8", "float32")}
+        seconds = 60 if arguments.quick else 400
+        times = {kind: measured(asked, texts, seconds) for kind, texts in sets.items()}
         text = stretch(weights.checkpoint, sets["sentences"].texts, LATENCY_TOKENS)
-        latency = latencies(asked, text, 3 if arguments.quick else 5)
-        shares = {kind: shares_of(weights, each, peaks) for kind, each in times.items()}
+        latency = latencies(asked, text, 8 if arguments.quick else 60)
+        limits = {kind: limits_of(weights, each, peaks) for kind, each in times.items()}
         parts = parts_of(weights, sets["sentences"])
-    report(times, latency, shares, peaks, parts, missing)
+    for kind, each in times.items():
+        print(f"\n{kind}: {len(each.texts.texts):,} texts, {each.texts.tokens:,} tokens")
+        print(*table(each), sep="\n")
+        print("alembert reaches", ", ".join(map(str, limits[kind].values())))
+    print("\nCPU time of alembert a token:", *(f"{name} {each:.1f} us" for name, each in parts.items()))
+    print(f"one text of {LATENCY_TOKENS} tokens:", *(f"{s} {latency.cost(s):.1f} ms" for s in latency.costs), "\n")
+    compared = {kind: comparisons(each, limits[kind]["int8"]) for kind, each in times.items()}
+    others = {f"abstracts_{name}": each for name, each in compared.get("abstracts", {}).items()}
+    peak_share = share_of_limit(times["sentences"].rounds, str(OURS), limits["sentences"]["int8"])
+    report(
+        compared["sentences"] | one_text(latency) | {"peak_share": peak_share} | others,
+        [each.rounds for each in times.values()] + [latency],
+        tokens_per_second={k: {str(w): round(each.speed(w)) for w in each.found} for k, each in times.items()},
+        latency_ms={side: rounded(latency.cost(side)) for side in latency.costs},
+        float32_share={kind: rounded(each["float32"].share) for kind, each in limits.items()},
+        cpu_us_a_token=parts,
+        agreement={
+            k: {str(w): rounded(each.agreement(w)) for w in each.found if w != OURS} for k, each in times.items()
+        },
+        left_out=missing,
+    )
+
+
+def comparisons(times: Times, limit: Limit) -> dict[str, Comparison]:
+    return {name: times.compare(way, limit) for name, way in times.rivals().items()}
+
+
+def one_text(latency: Rounds) -> dict[str, Comparison]:
+    """Compare one text with the engine that is the first to answer."""
+    engines = [side for side in ENGINES if side in latency.costs]
+    if not engines:
+        return {}
+    return {"latency": compare(latency, OURS.side, min(engines, key=latency.cost), unit="ms")}
 
 
 def prepared(arguments: argparse.Namespace, work: Path) -> tuple[Weights, dict[str, Texts]]:
@@ -137,53 +168,46 @@ def opened(stack: ExitStack, weights: Weights, quick: bool) -> tuple[dict[str, A
 def unavailable(side: str, quick: bool) -> str | None:
     if quick and side == "onnxruntime_fused":
         return "not in a quick run"
-    lacking = [package for package in NEEDS[side] if find_spec(package) is None]
-    return f"not installed: {', '.join(lacking)}" if lacking else None
+    return missing_peers(*NEEDS[side])
 
 
-def measured(asked: Mapping[str, Ask], texts: Texts, quick: bool) -> Times:
+def measured(asked: Mapping[str, Ask], texts: Texts, seconds: float) -> Times:
     """Let all ways read the texts in turn; each has read some of them before, to be warm."""
     ways = [Way(side, order) for side in asked for order in (False, True) if side in ENGINES or not order]
-    times = Times(texts, {way: [] for way in ways})
+    found: dict[Way, Answers] = {}
+
+    def side(way: Way) -> Side:
+        def cost() -> float:
+            took, found[way] = asked[way.side]((texts.texts, way.by_length, 1))
+            told(f"{way!s:26} {texts.tokens / took:9,.0f} tokens/s")
+            return took
+
+        return cost
+
     for way in ways:
         asked[way.side]((texts.texts[:64], way.by_length, 1))
-    for number in range(2 if quick else 3):
-        for way in ways if number % 2 == 0 else reversed(ways):
-            if quick and way == PIPELINE and number:
-                continue  # it takes longer than all others together
-            seconds, times.found[way] = asked[way.side]((texts.texts, way.by_length, 1))
-            times.seconds[way].append(seconds)
-            told(f"round {number + 1}: {way!s:26} {texts.tokens / seconds:9,.0f} tokens/s")
-    return times
+    rounds = take_rounds({str(way): side(way) for way in ways}, seconds=seconds, warm=False)
+    return Times(texts, rounds, {way: found[way] for way in ways})
 
 
-def latencies(asked: Mapping[str, Ask], text: str, rounds: int) -> dict[str, float]:
-    """Milliseconds for one text, the middle of rounds in turn."""
-    took: dict[str, list[float]] = {side: [] for side in asked}
-    for _ in range(rounds):
-        for side, ask in asked.items():
-            took[side].append(1000 * ask(([text], False, LATENCY_CALLS))[0])
-    return {side: median(each) for side, each in took.items()}
+def latencies(asked: Mapping[str, Ask], text: str, seconds: float) -> Rounds:
+    """Milliseconds for one text, in turns of some calls."""
+
+    def side(ask: Ask) -> Side:
+        return lambda: 1000 * ask(([text], False, LATENCY_CALLS))[0]
+
+    sides = {name: side(ask) for name, ask in asked.items() if name != PIPELINE.side}
+    return take_rounds(sides, seconds=seconds)
 
 
-def peaks_of(threads: int) -> dict[str, float]:
-    """Products of large matrices in the faster library on all threads, in thousand millions of operations a second."""
-    from alembert.hardware.child import try_onnxruntime, try_openvino
-
-    return {
-        kind: max(attempt(kind, threads)["all_threads"] for attempt in (try_openvino, try_onnxruntime))
-        for kind in ("int8", "float32")
-    }
-
-
-def shares_of(weights: Weights, times: Times, peaks: Mapping[str, float]) -> dict[str, float]:
-    """What ours would take at the peak as a share of what it took: the products for real tokens are counted."""
+def limits_of(weights: Weights, times: Times, peaks: Mapping[str, float]) -> dict[str, Limit]:
+    """Compare products for real tokens with what large ones reach in the faster library."""
     import alembert
     from alembert.nn.config import count_multiplications
 
     config = alembert.open(weights.checkpoint).blueprint.config
-    reached = 2 * count_multiplications(config, times.texts.lengths) / median(times.seconds[OURS]) / 1e9
-    return {name: round(reached / peak, 3) for name, peak in peaks.items()}
+    work, seconds = 2 * count_multiplications(config, times.texts.lengths), times.rounds.cost(str(OURS))
+    return {dtype: products_limit(work, seconds, peak, dtype) for dtype, peak in peaks.items()}
 
 
 def parts_of(weights: Weights, texts: Texts) -> dict[str, float]:
@@ -222,51 +246,18 @@ def starts_word(text: str, place: int) -> bool:
     return not text[place].isspace() and (place == 0 or text[place - 1].isspace())
 
 
-def report(
-    times: Mapping[str, Times],
-    latency: Mapping[str, float],
-    shares: Mapping[str, Mapping[str, float]],
-    peaks: Mapping[str, float],
-    parts: Mapping[str, float],
-    missing: Mapping[str, str],
-) -> None:
-    for kind, each in times.items():
-        print(f"\n{kind}: {len(each.texts.texts):,} texts, {each.texts.tokens:,} tokens")
-        print(*table(each), sep="\n")
-        reached = ", ".join(f"{share:.0%} of {peaks[name]:.0f} ({name})" for name, share in shares[kind].items())
-        print(f"share of the matmul peak in G operations/s that alembert reaches: {reached}")
-    print("\nCPU time of alembert a token:", *(f"{name} {each:.1f} us" for name, each in parts.items()))
-    print(f"one text of {LATENCY_TOKENS} tokens:", *(f"{side} {ms:.1f} ms" for side, ms in latency.items()))
-    engines = [latency[side] for side in ENGINES if side in latency]
-    one = {"latency": round(min(engines) / latency[OURS.side], 3)} if engines else {}
-    told_of = {
-        "ratios": times["sentences"].ratios() | one,
-        "ratios_abstracts": times["abstracts"].ratios() if "abstracts" in times else None,
-        "against": {kind: {n: str(way) for n, way in each.rivals().items()} for kind, each in times.items()},
-        "tokens_per_second": {k: {str(w): round(each.speed(w)) for w in each.seconds} for k, each in times.items()},
-        "latency_ms": {side: round(ms, 2) for side, ms in latency.items()},
-        "peak_share": shares,
-        "cpu_us_a_token": parts,
-        "agreement": {
-            k: {str(w): round(each.agreement(w), 4) for w in each.found if w != OURS} for k, each in times.items()
-        },
-        "left_out": missing,
-    }
-    print(json.dumps(told_of))
-
-
 def table(times: Times) -> Iterator[str]:
-    yield f"{'':26} {'tokens/s':>9} {'rounds':>15} {'alembert is':>12} {'same labels':>12}"
-    for way, seconds in times.seconds.items():
-        speeds = [times.texts.tokens / each for each in seconds]
+    yield f"{'':26} {'tokens/s':>9} {'rounds':>15} {'alembert is':>26} {'same labels':>12}"
+    for way in times.found:
+        speeds = [times.texts.tokens / each for each in times.rounds.costs[str(way)]]
         line = f"{way!s:26} {times.speed(way):9,.0f} {f'{min(speeds):,.0f}-{max(speeds):,.0f}':>15}"
         if way != OURS:
-            line += f" {times.speed(OURS) / times.speed(way):11.2f}x {times.agreement(way):12.1%}"
+            line += f" {times.compare(way).ratio!s:>26} {times.agreement(way):12.1%}"
         yield line
 
 
 def _arguments() -> argparse.Namespace:
-    options = parser(__doc__, quick="fewer sentences, no abstracts, two rounds")
+    options = parser(__doc__, quick="fewer sentences, no abstracts, fewer rounds")
     options.add_argument("--model", type=Path, help="a fine-tuned tagger (softmax head, one label a word)")
     options.add_argument("--text", type=Path, default=TEST, help="texts of any known format")
     return options.parse_args()

@@ -19,8 +19,8 @@ from collections.abc import Iterator
 from itertools import chain, cycle, islice
 from pathlib import Path
 
-from annotate_material import exported, new_tagger, texts_of, told
-from harness import SHARED, parser
+from annotate_material import exported, new_tagger, texts_of
+from harness import SHARED, compare_once, parser, report, told
 
 FEW = 5_000
 PASSAGE = 300
@@ -152,7 +152,7 @@ def _checked(record: dict) -> str:
 
 
 def main() -> None:
-    arguments = parser(__doc__, quick="10,000 documents and 6 kills, in about two minutes").parse_args()
+    arguments = parser(__doc__, quick="10,000 documents and 6 kills").parse_args()
     documents, kills = (10_000, 6) if arguments.quick else (100_000, 30)
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
@@ -165,9 +165,8 @@ def main() -> None:
         killed = with_kills(model, place / "in-many", place / "killed", kills, seconds)
         check_equal(place / "quiet", place / "killed")
         counts = check_each_once(place / "quiet", documents)
-    facts = {"documents": documents, "kills": killed, "seconds": round(seconds, 1), **counts}
-    memory = {"megabytes": round(large / 1024), f"megabytes_{FEW}": round(small / 1024)}
-    print(json.dumps({"ratios": {"flat_memory": round(small / large, 3)}, **facts, **memory}))
+    flat = compare_once(large / 1024, small / 1024, unit="MB", against=f"{FEW:,} documents")
+    report({"flat_memory": flat}, [], documents=documents, kills=killed, seconds=round(seconds, 1), **counts)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,10 @@
 """What `annotate.py` measures on: a 6x384 tagger, its int8 Export, and texts of natural length."""
 
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness import SHARED, minilm
+from harness import SHARED, minilm, told
 
 from alembert import sample
 
@@ -26,10 +25,6 @@ class Texts:
     @property
     def tokens(self) -> int:
         return sum(self.lengths)
-
-
-def told(sentence: str) -> None:
-    print(sentence, file=sys.stderr, flush=True)
 
 
 # -- the model
@@ -94,9 +89,9 @@ def exported(checkpoint: Path, out: Path, rows: int, form: str | None = None) ->
     from alembert.compress import ExportSettings
     from alembert.compress.export import ExportData, export
     from alembert.infer.speed import measure_speeds
-    from alembert.tasks.tag.task import TagTask
+    from alembert.tasks.files import read_task
 
-    examples = TagTask.examples_from_texts(sentences(texts_of(TRAIN)))
+    examples = read_task(checkpoint).open().examples_from_texts(sentences(texts_of(TRAIN)))
     settings = ExportSettings(format=form, calibration_rows=rows)
     # With a stopwatch the format is chosen as the command does it, by running the model in both.
     material = ExportData(calibration=examples, stopwatch=measure_speeds)

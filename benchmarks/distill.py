@@ -10,7 +10,6 @@ losses of both sides must agree within a hundredth. Two pairs are measured: the 
 (`cached_pass`). Of a teacher its layers count, not what it knows: that of the first pair has fresh weights.
 """
 
-import json
 import random
 import sys
 import tempfile
@@ -18,52 +17,55 @@ from dataclasses import replace
 from pathlib import Path
 
 from finetune import columns, sample_sentences, sentences, write
-from harness import SHARED, best, parser
+from harness import SHARED, compare, parser, report, told
+from rounds import Rounds, Side, take_rounds
 
-COUNTS = {True: 96, False: 1000}
+COUNTS = {True: 64, False: 400}
 """Sentences of a quick run, and of a whole one."""
 AGREEMENT = 0.01
+CACHED, READING = "cache", "teacher reads again"
 
 
 def main() -> None:
     import alembert
 
-    made = parser(__doc__, quick="fewer sentences, one round", model="checkpoint of the second teacher")
+    made = parser(__doc__, quick="fewer sentences", model="checkpoint of the second teacher")
     made.add_argument("--text", type=Path, default=SHARED / "ner/NCBI-disease/train.tsv", help="CoNLL file")
     made.add_argument("--student", default="third", help="its size, as for alembert distill")
     arguments = made.parse_args()
     blocks = sentences(arguments.text) if arguments.text.is_file() else sample_sentences()
     random.Random(1).shuffle(blocks)
     blocks = [block for block in blocks if columns(block)[0]][: COUNTS[arguments.quick]]
-    rounds = 1 if arguments.quick else 3
-    found: dict[str, dict[str, dict[str, float]]] = {}
+    found: dict[str, Rounds] = {}
     start = alembert.open(arguments.model)
     pairs = {"published": (of_base_size(start), "4x312"), "cached_pass": (start, arguments.student)}
     with tempfile.TemporaryDirectory() as name:
         folder = write(Path(name), blocks)
         for pair, (model, student) in pairs.items():
-            found[pair] = compared(teacher_of(model, folder, pair), student, folder, rounds)
-            print(f"{pair}: second pass over {len(blocks):,} sentences, last loss: {found[pair]}", flush=True)
-    ratios = {pair: round(one["seconds"]["never"] / one["seconds"]["auto"], 3) for pair, one in found.items()}
-    print(json.dumps({"ratios": ratios, **found}))
+            told(f"{pair}: {len(blocks):,} sentences")
+            seconds = 20 if arguments.quick else 600
+            found[pair] = compared(teacher_of(model, folder, pair), student, folder, seconds)
+    ratios = {pair: compare(rounds, CACHED, READING, unit="s") for pair, rounds in found.items()}
+    report(ratios, list(found.values()), sentences=len(blocks))
 
 
-def compared(teacher: Path, student: str, folder: Path, rounds: int) -> dict[str, dict[str, float]]:
-    """Give seconds of the second pass with the cache (`auto`) and without it (`never`), and the last losses of both."""
+def compared(teacher: Path, student: str, folder: Path, seconds: float) -> Rounds:
+    """Measure the second pass with the cache and without it, and compare the last losses of both."""
     losses: dict[str, float] = {}
 
-    def side(cache: str):
-        def seconds() -> float:
-            found, losses[cache] = second_pass(teacher, student, folder, cache)
-            print(f"cache {cache}: {found:.1f} s", file=sys.stderr, flush=True)
-            return found
+    def side(name: str, cache: str) -> Side:
+        def cost() -> float:
+            took, losses[name] = second_pass(teacher, student, folder, cache)
+            told(f"{name}: {took:.1f} s")
+            return took
 
-        return seconds
+        return cost
 
-    seconds = best({use: side(use) for use in ("auto", "never")}, rounds)
-    if abs(losses["auto"] / losses["never"] - 1) > AGREEMENT:
+    sides = {CACHED: side(CACHED, "auto"), READING: side(READING, "never")}
+    rounds = take_rounds(sides, seconds=seconds, warm=False)
+    if abs(losses[CACHED] / losses[READING] - 1) > AGREEMENT:
         sys.exit(f"The losses differ with the cache and without it, so that the times cannot be compared: {losses}")
-    return {"seconds": seconds, "losses": losses}
+    return rounds
 
 
 def teacher_of(start, folder: Path, name: str) -> Path:

@@ -1,141 +1,223 @@
-"""Vectors of sentences against a loop with transformers, and exact search against numpy and scikit-learn, in one run.
+"""Vectors of sentences against sentence-transformers, and exact search against the flat index of faiss, in one run.
 
+    python -m pip install -r benchmarks/requirements.txt
     python benchmarks/embed.py [--quick] [--model FOLDER] [--text train.tsv]
 
-encode: both sides make the vectors of the same sentences with the same weights in float32 on the same threads, from text to
-numbers. Ours is the verb, whole: it reads a file, and writes an artefact with everything in it brought to the disk. The
-peer is what sentence-transformers does: sentences sorted by length, batches of 32, padded to the longest, mean, length 1.
-search: the ten nearest of random vectors, for one query at a time and for 64 at once. Ours reads the matrix mapped from
-the disk; `numpy` multiplies the whole matrix in memory and partitions the scores, `sklearn` is NearestNeighbors (brute,
-cosine). What is found is checked to be equal first. Rounds alternate so that a noisy machine treats all alike; the best
-round counts. Needs `transformers`, `scikit-learn` and a 6x384 checkpoint that states its pooling.
+`encode`: both sides make vectors of the same sentences with the same weights in float32, from text to numbers. Ours is the
+verb, whole: it reads a file, and writes an artefact with everything in it brought to the disk. The peer is
+`SentenceTransformer.encode` with the fastest of three batch sizes. Vectors are checked to be equal first. `encode_int8` is
+the same with our Export at int8 on the peer's float32; the least cosine between both is in the report.
+
+`search_one`, `search_many`: the ten nearest of random vectors, for one query at a time and for 64 at once. Ours reads the
+matrix mapped from the disk; the peer is `IndexFlatIP` with the matrix in memory. Scores are checked to be equal first. Our
+int8 copy and a plain product in numpy are measured beside. One query reads the whole matrix and uses each number once,
+so that memory is its limit.
+
+Peers run in processes of their own. Needs sentence-transformers, faiss-cpu and a 6x384 checkpoint that states its pooling.
 """
 
 import argparse
 import json
-import sys
 import tempfile
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from harness import SHARED, best, chunks, parser, timed
+from annotate_material import exported
+from encode import sample_sentences, sentences
+from harness import (
+    SHARED,
+    Comparison,
+    compare,
+    need_peers,
+    parser,
+    process,
+    received,
+    report,
+    rounded,
+    timed,
+    told,
+)
+from peaks import Limit, measure_memory_peak, memory_limit, products_limit
+from rounds import Rounds, Side, take_rounds
 
+from alembert import hardware
+from alembert.hardware.torch_settings import choose_threads
 from alembert.infer.embed import EncodeSettings, encode
 from alembert.infer.embedder import EmbeddedTexts, Embedder, ModelOrigin
-from alembert.infer.index import VectorIndex, find_nearest
+from alembert.infer.index import VECTORS_FILE, VectorIndex
+from alembert.infer.search import find_nearest
 from alembert.tasks.compare.pooling import Pooling
 from alembert.tasks.example import Coverage
 
-BATCH, NEAREST, TOGETHER, WIDTH = 32, 10, 64, 384
+NEAREST, TOGETHER, WIDTH = 10, 64, 384
+BATCHES = (8, 32, 128)
+"""Batch sizes of sentence-transformers that are tried; 32 is its default."""
 
 
 def main() -> None:
     arguments = _arguments()
-    rounds = 2 if arguments.quick else 4
+    need_peers("sentence_transformers", "faiss")
+    seconds = 25 if arguments.quick else 200
     with tempfile.TemporaryDirectory() as name:
-        texts = sentences(arguments.text)[: 400 if arguments.quick else 2500]
-        encoding = encode_seconds(arguments.model, texts, Path(name), rounds)
-        index = random_index(Path(name), 40_000 if arguments.quick else 400_000)
-        searching = search_seconds(index, rounds)
-        report(len(texts), encoding, len(index), searching)
+        folder = Path(name)
+        texts = sentences(arguments.text) if arguments.text.is_file() else sample_sentences()
+        texts = texts[: 400 if arguments.quick else 2500]
+        encoding, cosine = encode_rounds(arguments.model, texts, folder, seconds)
+        index = random_index(folder, 40_000 if arguments.quick else 400_000)
+        searching = search_rounds(index, seconds)
+    peaks = {"float32": hardware.measure_matmul_peak(), "memory": measure_memory_peak(choose_threads().count)}
+    for what, rounds in {f"{len(texts):,} sentences": encoding, f"{len(index):,} vectors": searching["one"]}.items():
+        print(what, ", ".join(f"{side} {rounds.cost(side):.4f} s" for side in rounds.costs))
+    report(
+        compare_encoding(arguments.model, texts, encoding, peaks["float32"]) | compare_search(searching, index, peaks),
+        [encoding, *searching.values()],
+        seconds_a_query={f: {s: rounded(r.cost(s)) for s in r.costs} for f, r in searching.items()},
+        least_cosine_int8=rounded(cosine),
+    )
 
 
 # -- encode
 
 
-def encode_seconds(model: Path, texts: list[str], folder: Path, rounds: int) -> dict[str, float]:
-    embedder, peer = Embedder.open(model), Peer(model)
-    found, expected = embedder.embed(texts[:BATCH]).vectors_ND, peer.vectors(texts[:BATCH])
-    np.testing.assert_allclose(found, expected, atol=1e-5)  # speed means nothing if the numbers differ
+def encode_rounds(model: Path, texts: list[str], folder: Path, seconds: float) -> tuple[Rounds, float]:
+    """Measure both forms of ours and the peer; return also the least cosine of the int8 form with the peer."""
+    exact, int8 = Embedder.open(model), Embedder.open(exported(with_head(model, folder / "head"), folder / "int8", 100))
+    with process(serve_sentence_transformers, model) as ask:
+        batch = min(BATCHES, key=lambda size: (ask((texts[:64], size)), ask((texts, size))[0])[1])
+        told(f"sentence-transformers is fastest with batches of {batch}")
+        expected = ask((texts[:64], batch))[1]
+        np.testing.assert_allclose(exact.embed(texts[:64]).vectors_ND, expected, atol=1e-5)  # else speed means nothing
+        cosine = float((int8.embed(texts[:64]).vectors_ND * expected).sum(1).min())
+        sides: dict[str, Side] = {
+            "alembert": verb(exact, texts, folder / "exact"),
+            "alembert int8": verb(int8, texts, folder / "quantised"),
+            "sentence-transformers": lambda: ask((texts, batch))[0],
+        }
+        return take_rounds(sides, seconds=seconds), cosine
+
+
+def verb(embedder: Embedder, texts: list[str], folder: Path) -> Side:
+    folder.mkdir()
     source = written(folder / "texts.jsonl", texts)
-    contenders = {
-        "alembert": lambda: encode(embedder, [source], folder / "vectors", overwrite=True),
-        "transformers": lambda: peer.vectors(texts),
-    }
+    work = timed(lambda: encode(embedder, [source], folder / "vectors", overwrite=True))
 
-    def ours() -> float:
+    def seconds() -> float:
         source.write_text(source.read_text() + "\n")  # other content, so that there is something to do
-        return timed(contenders["alembert"])()
+        return work()
 
-    return best({"alembert": ours, "transformers": timed(contenders["transformers"])}, rounds)
+    return seconds
 
 
-class Peer:
-    """What sentence-transformers computes, without its packaging."""
+def with_head(model: Path, out: Path) -> Path:
+    """Write the model as one for the task `compare`, with the pooling that it states, so that it can be exported."""
+    import alembert
+    from alembert.files.surgery import with_heads
+    from alembert.tasks.compare.columns import CompareSettings
+    from alembert.tasks.compare.task import CompareTask
+    from alembert.tasks.files import write_tasks
 
-    def __init__(self, model: Path) -> None:
-        from transformers import AutoModel, AutoTokenizer
+    start = alembert.open(model)
+    task = CompareTask(CompareSettings(), "scores", "mean").adopt_model_settings(model)
+    task = replace(task, dimension=start.blueprint.config.hidden_size)
+    with_heads(start, {"embed": task.head()}, pooler=False).save(out)
+    write_tasks(out, {task.name: (task, {"examples": 0})})
+    return out
 
-        self._tokenizer = AutoTokenizer.from_pretrained(model)
-        self._model = AutoModel.from_pretrained(model).eval()
 
-    def vectors(self, texts: Sequence[str]) -> np.ndarray:
-        import torch
+def serve_sentence_transformers(pipe, model: Path) -> None:
+    """Answer texts and a batch size with the seconds and the vectors."""
+    from sentence_transformers import SentenceTransformer
 
-        order = sorted(range(len(texts)), key=lambda number: -len(texts[number]))
-        found = np.empty((len(texts), WIDTH), np.float32)
-        with torch.inference_mode():
-            for numbers in chunks(order, BATCH):
-                part = [texts[number] for number in numbers]
-                tokens = self._tokenizer(part, padding=True, truncation=True, max_length=256, return_tensors="pt")
-                states, mask = self._model(**tokens).last_hidden_state, tokens["attention_mask"][:, :, None]
-                means = (states * mask).sum(1) / mask.sum(1)
-                found[numbers] = torch.nn.functional.normalize(means).numpy()
-        return found
+    peer = SentenceTransformer(str(model), device="cpu")
+    for texts, size in received(pipe):
+        start = time.perf_counter()
+        vectors = peer.encode(texts, batch_size=size, show_progress_bar=False)
+        pipe.send((time.perf_counter() - start, vectors))
+
+
+def compare_encoding(model: Path, texts: list[str], rounds: Rounds, peak: float) -> dict[str, Comparison]:
+    import alembert
+    from alembert.nn.config import count_multiplications
+
+    checkpoint = alembert.open(model)
+    lengths = [len(each.ids) for each in checkpoint.tokenizer.encode_batch(texts, offsets=False)]
+    work = 2 * count_multiplications(checkpoint.blueprint.config, lengths)
+    limit = products_limit(work, rounds.cost("alembert"), peak, "float32")
+    peer, known = "sentence-transformers", {"unit": "vectors/s", "work": len(texts)}
+    return {
+        "encode": compare(rounds, "alembert", peer, limit=limit, **known),
+        "encode_int8": compare(rounds, "alembert int8", peer, **known),
+    }
 
 
 # -- search
 
 
 @dataclass(frozen=True)
-class Drawn:
+class RandomEmbedder:
     """Gives random vectors of length 1 in place of a model's."""
 
-    drawn: np.random.Generator
+    generator: np.random.Generator
     origin: ModelOrigin
     pooling: Pooling
     length: int = 16
 
     def embed(self, texts: Sequence[str]) -> EmbeddedTexts:
         counts = {"examples": len(texts), "characters": sum(map(len, texts)), "windows": len(texts)}
-        return EmbeddedTexts(unit_vectors(self.drawn, len(texts)), Coverage(**counts))
+        return EmbeddedTexts(unit_vectors(self.generator, len(texts)), Coverage(**counts))
 
 
-def unit_vectors(drawn: np.random.Generator, rows: int) -> np.ndarray:
-    vectors = drawn.standard_normal((rows, WIDTH), np.float32)
+def unit_vectors(generator: np.random.Generator, rows: int) -> np.ndarray:
+    vectors = generator.standard_normal((rows, WIDTH), np.float32)
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
 def random_index(folder: Path, rows: int) -> VectorIndex:
     source = written(folder / "numbers.jsonl", [f"text {number}" for number in range(rows)])
     pooling = Pooling(mode="mean", dimension=WIDTH, normalise=True)
-    embedder = Drawn(np.random.default_rng(0), ModelOrigin("nowhere", "0" * 64), pooling)
+    embedder = RandomEmbedder(np.random.default_rng(0), ModelOrigin("nowhere", "0" * 64), pooling)
     encode(embedder, [source], folder / "drawn", EncodeSettings(int8_copy=True))
     return VectorIndex.open(folder / "drawn")
 
 
-def search_seconds(index: VectorIndex, rounds: int) -> dict[str, dict[str, float]]:
-    """Seconds a query: for one at a time, and for many at once."""
-    from sklearn.neighbors import NearestNeighbors
+def search_rounds(index: VectorIndex, seconds: float) -> dict[str, Rounds]:
+    """Measure seconds a query: for one at a time, and for many at once."""
+    matrix, queries = np.array(index.matrix), unit_vectors(np.random.default_rng(1), TOGETHER)
+    with process(serve_faiss, index.folder / VECTORS_FILE) as ask:
+        check_equal(index, queries[:8], ask((queries[:8], 8))[1])
+        ways: dict[str, Callable[[np.ndarray], object]] = {
+            "alembert": lambda some: find_nearest(index, some, NEAREST),
+            "alembert int8 copy": lambda some: find_nearest(index, some, NEAREST, copy=True),
+            "numpy": lambda some: by_numpy(matrix, some),
+        }
+        found = {}
+        for form, step in {"one": 1, "many": TOGETHER}.items():
+            asked = queries[:8] if form == "one" else queries
+            sides = {name: by_steps(way, asked, step) for name, way in ways.items()}
+            sides["faiss"] = lambda asked=asked, step=step: ask((asked, step))[0] / len(asked)
+            found[form] = take_rounds(sides, seconds=seconds / 2)
+    return found
 
-    matrix = np.array(index.matrix)
-    peer = NearestNeighbors(n_neighbors=NEAREST, algorithm="brute", metric="cosine").fit(matrix)
-    queries = unit_vectors(np.random.default_rng(1), TOGETHER)
-    check_equal(index, matrix, queries[:8])
-    ways: dict[str, Callable[[np.ndarray], object]] = {
-        "alembert": lambda some: find_nearest(index, some, NEAREST),
-        "alembert_int8": lambda some: find_nearest(index, some, NEAREST, copy=True),
-        "numpy": lambda some: by_numpy(matrix, some),
-        "sklearn": peer.kneighbors,
-    }
-    one = {name: timed(lambda way=way: [way(queries[n : n + 1]) for n in range(8)]) for name, way in ways.items()}
-    many = {name: timed(lambda way=way: way(queries)) for name, way in ways.items()}
-    return {
-        "one": {name: seconds / 8 for name, seconds in best(one, rounds).items()},
-        "many": {name: seconds / TOGETHER for name, seconds in best(many, rounds).items()},
-    }
+
+def by_steps(way: Callable[[np.ndarray], object], queries: np.ndarray, step: int) -> Side:
+    """Ask so many queries at once; return seconds a query."""
+    work = timed(lambda: [way(queries[start : start + step]) for start in range(0, len(queries), step)])
+    return lambda: work() / len(queries)
+
+
+def serve_faiss(pipe, vectors: Path) -> None:
+    """Answer queries, so many at once, with the seconds and the scores of the nearest."""
+    import faiss
+
+    index = faiss.IndexFlatIP(WIDTH)
+    index.add(np.load(vectors))
+    for queries, step in received(pipe):
+        start = time.perf_counter()
+        scores = [index.search(queries[first : first + step], NEAREST)[0] for first in range(0, len(queries), step)]
+        pipe.send((time.perf_counter() - start, np.concatenate(scores)))
 
 
 def by_numpy(matrix: np.ndarray, queries: np.ndarray) -> np.ndarray:
@@ -145,31 +227,26 @@ def by_numpy(matrix: np.ndarray, queries: np.ndarray) -> np.ndarray:
     return np.take_along_axis(found, order, axis=1)
 
 
-def check_equal(index: VectorIndex, matrix: np.ndarray, queries: np.ndarray) -> None:
-    expected = by_numpy(matrix, queries).tolist()
+def check_equal(index: VectorIndex, queries: np.ndarray, expected: np.ndarray) -> None:
     for copy in (False, True):
         found = find_nearest(index, queries, NEAREST, copy=copy)
-        assert [[hit.row for hit in hits] for hits in found] == expected
+        np.testing.assert_allclose([[hit.score for hit in hits] for hits in found], expected, atol=1e-5)
+
+
+def compare_search(searching: dict[str, Rounds], index: VectorIndex, peaks: dict[str, float]) -> dict[str, Comparison]:
+    seconds = {form: rounds.cost("alembert") for form, rounds in searching.items()}
+    limits: dict[str, Limit] = {
+        "one": memory_limit(index.matrix.nbytes, seconds["one"], peaks["memory"]),
+        "many": products_limit(2 * index.matrix.size, seconds["many"], peaks["float32"], "float32"),
+    }
+    found = {}
+    for form, rounds in searching.items():
+        for suffix, side, limit in (("", "alembert", limits[form]), ("_int8", "alembert int8 copy", None)):
+            found[f"search_{form}{suffix}"] = compare(rounds, side, "faiss", unit="queries/s", work=1, limit=limit)
+    return found
 
 
 # -- both
-
-
-def report(count: int, encoding: dict[str, float], rows: int, searching: dict[str, dict[str, float]]) -> None:
-    speeds = {name: count / seconds for name, seconds in encoding.items()}
-    print(f"{count:,} sentences")
-    for name, speed in speeds.items():
-        print(f"{name:15} {speed:9,.1f} vectors/s")
-    ratios = {"encode": speeds["alembert"] / speeds["transformers"]}
-    print(f"{rows:,} vectors of {WIDTH}, the {NEAREST} nearest")
-    for form, seconds in searching.items():
-        for name, each in seconds.items():
-            print(f"{name:15} {1 / each:9,.1f} queries/s, {form} at a time")
-        for peer in ("numpy", "sklearn"):
-            ratios[f"search_{form}_{peer}"] = seconds[peer] / seconds["alembert"]
-        ratios[f"search_{form}_int8"] = seconds["alembert"] / seconds["alembert_int8"]
-    rounded = {name: round(ratio, 3) for name, ratio in ratios.items()}
-    print(json.dumps({"ratios": rounded, "vectors_per_second": speeds, "seconds_a_query": searching}))
 
 
 def written(path: Path, texts: list[str]) -> Path:
@@ -178,23 +255,9 @@ def written(path: Path, texts: list[str]) -> Path:
     return path
 
 
-def sentences(path: Path) -> list[str]:
-    """The sentences of a CoNLL file; without one, those of the embedded sample."""
-    if path.is_file():
-        blocks = path.read_text(encoding="utf8").strip().split("\n\n")
-        return [" ".join(line.split("\t")[0] for line in block.splitlines()) for block in blocks]
-    from alembert import sample
-
-    print("note: no CoNLL file; the embedded sample is used, and its ratio is another", file=sys.stderr)
-    return [part for passage in sample.load_passages("en") for part in passage.text.split(". ") if part]
-
-
 def _arguments() -> argparse.Namespace:
-    options = parser(
-        __doc__,
-        quick="400 sentences, 40,000 vectors, two rounds",
-        model="a 6x384 checkpoint, mean and length 1",
-    )
+    quick, model = "400 sentences, 40,000 vectors, fewer rounds", "a 6x384 checkpoint that states its pooling"
+    options = parser(__doc__, quick=quick, model=model)
     options.add_argument("--text", type=Path, default=SHARED / "ner/NCBI-disease/train.tsv", help="a CoNLL file")
     return options.parse_args()
 

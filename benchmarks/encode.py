@@ -4,16 +4,16 @@
 
 Both sides encode the same sentences with the same weights in float32 on the same threads: transformers in batches of
 32 padded as they come, and in batches of 32 sorted by length; alembert packed by a token budget, one stream of batches
-per core. Rounds alternate so that a noisy machine treats all alike; the best round counts. Needs `transformers` and a
-6x384 checkpoint.
+per core. Needs `transformers` and a 6x384 checkpoint.
 """
 
 import argparse
-import json
 from collections.abc import Callable
 from pathlib import Path
 
-from harness import SHARED, best, chunks, parser, timed
+from harness import SHARED, Comparison, chunks, compare, need_peers, parser, report, timed
+from peaks import products_limit
+from rounds import Rounds, take_rounds
 
 import alembert
 from alembert import hardware
@@ -24,6 +24,7 @@ PEER_BATCH = 32
 
 def main() -> None:
     arguments = _arguments()
+    need_peers("transformers")
     checkpoint = alembert.open(arguments.model)
 
     import torch
@@ -56,18 +57,26 @@ def main() -> None:
         "transformers": lambda: theirs(natural),
         "transformers_sorted": lambda: theirs(by_length),
     }
+    peaks: list[float] = []
     with torch.inference_mode():
         check_equal(engine, peer, ids[:8])
-        seconds, peak = measure(contenders, rounds=3 if arguments.quick else 4)
-    report(checkpoint, ids, seconds, peak)
+        rounds = take_rounds(
+            {name: timed(run) for name, run in contenders.items()},
+            seconds=45 if arguments.quick else 240,
+            after=lambda _: peaks.append(hardware.measure_matmul_peak()),
+        )
+    tokens = sum(map(len, ids))
+    print(f"{len(ids):,} sentences, {tokens:,} tokens, mean {tokens / len(ids):.1f}, longest {max(map(len, ids))}")
+    report(compared(checkpoint, ids, rounds, max(peaks)), [rounds], sentences=len(ids), tokens=tokens)
 
 
-def measure(contenders: dict[str, Callable[[], None]], rounds: int) -> tuple[dict[str, float], float]:
-    """Best time of each, and the best matmul peak, in alternating rounds."""
-    peaks: list[float] = []
-    clocks = {name: timed(run) for name, run in contenders.items()}
-    seconds = best(clocks, rounds, between=lambda: peaks.append(hardware.measure_matmul_peak()))
-    return seconds, max(peaks)
+def compared(checkpoint, ids: list[list[int]], rounds: Rounds, peak: float) -> dict[str, Comparison]:
+    """Compare real tokens a second with each peer, and the products for them with the peak."""
+    work = count_multiply_adds(checkpoint.blueprint.config, [len(row) for row in ids], predictions=0)
+    limit = products_limit(2 * work, rounds.cost("alembert"), peak, "float32")
+    tokens = sum(map(len, ids))
+    peers = [side for side in rounds.costs if side != "alembert"]
+    return {peer: compare(rounds, "alembert", peer, unit="tokens/s", work=tokens, limit=limit) for peer in peers}
 
 
 def check_equal(engine, peer, rows: list[list[int]]) -> None:
@@ -77,19 +86,6 @@ def check_equal(engine, peer, rows: list[list[int]]) -> None:
     for number, states in engine.hidden_states(rows):
         theirs = peer(torch.tensor([rows[number]])).last_hidden_state[0]
         torch.testing.assert_close(states, theirs, atol=1e-5, rtol=0)
-
-
-def report(checkpoint, ids: list[list[int]], seconds: dict[str, float], peak: float) -> None:
-    tokens = sum(map(len, ids))
-    work = count_multiply_adds(checkpoint.blueprint.config, [len(row) for row in ids], predictions=0)
-    speeds = {name: tokens / time_taken for name, time_taken in seconds.items()}
-    share = 2 * work / seconds["alembert"] / 1e9 / peak
-    print(f"{len(ids):,} sentences, {tokens:,} tokens, mean {tokens / len(ids):.1f}, longest {max(map(len, ids))}")
-    for name, speed in speeds.items():
-        print(f"{name:22} {speed:9,.0f} real tokens/s")
-    print(f"float32 matmul peak measured beside it: {peak:.0f} GFLOP/s; alembert reaches {share:.0%} of it")
-    ratios = {name: round(speeds["alembert"] / speeds[name], 3) for name in speeds if name != "alembert"}
-    print(json.dumps({"ratios": ratios, "tokens_per_second": speeds, "peak_share": round(share, 3)}))
 
 
 def sentences(path: Path) -> list[str]:
@@ -107,7 +103,7 @@ def sample_sentences() -> list[str]:
 
 
 def _arguments() -> argparse.Namespace:
-    options = parser(__doc__, quick="500 sentences, three rounds", model="a 6x384 checkpoint")
+    options = parser(__doc__, quick="500 sentences, fewer rounds", model="a 6x384 checkpoint")
     options.add_argument("--text", type=Path, default=SHARED / "ner/NCBI-disease/train.tsv", help="a CoNLL file")
     return options.parse_args()
 

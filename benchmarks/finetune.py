@@ -7,21 +7,21 @@ sentences of a CoNLL file, once over each; every round begins with the checkpoin
 Trainer runs in a process of its own, as its example for token classification shows it: batches of 16, padded to the
 longest sentence, nothing logged or saved. Our steps have as many tokens as its steps have on average, so that weights
 change equally often; the report has the numbers. Real tokens are counted, padding is not. The time is that of the steps,
-without reading, evaluation and saving. Rounds alternate so that a noisy machine treats both alike; the best round counts.
-Needs `transformers[torch]` and a 6x384 checkpoint.
+without reading, evaluation and saving. The share of the peak counts the matrix products of our steps. Needs
+`transformers[torch]` and a 6x384 checkpoint.
 """
 
 import argparse
-import json
 import random
 import re
-import sys
 import tempfile
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from harness import SHARED, best, parser, process, received, trainer_seconds
+from harness import SHARED, compare, need_peers, parser, process, received, report, told, trainer_seconds
+from peaks import products_limit
+from rounds import take_rounds
 
 BATCH, LONGEST, RATE = 16, 256, 2e-4
 HELD_OUT = 8
@@ -36,31 +36,66 @@ class Pass:
     steps: int
     seconds: float
 
+    def cost(self, side: str) -> float:
+        """Seconds a token."""
+        told(f"{side}: {self.seconds:.1f} s")
+        return self.seconds / self.tokens
+
 
 def main() -> None:
     arguments = _arguments()
+    need_peers("transformers", "accelerate")
     blocks = sentences(arguments.text) if arguments.text.is_file() else sample_sentences()
     random.Random(1).shuffle(blocks)  # a file may begin with its short sentences
-    blocks = blocks[: HELD_OUT + BATCH * (20 if arguments.quick else 100)]
+    blocks = blocks[: HELD_OUT + BATCH * (8 if arguments.quick else 40)]
+    lengths = token_counts(arguments.model, blocks)
     passes: dict[str, Pass] = {}
+    peaks: list[float] = []
     with (
         tempfile.TemporaryDirectory() as name,
         process(run_trainer, arguments.model, arguments.precision) as ask,
     ):
-        folder = write(Path(name), blocks)
+        folder, mean = write(Path(name), blocks), sum(lengths) / len(lengths)
 
         def ours() -> float:
-            mean = mean_length(arguments.model, blocks)
             passes["alembert"] = finetuned(arguments.model, folder, mean, arguments.precision)
-            return told("alembert", passes["alembert"].seconds)
+            return passes["alembert"].cost("alembert")
 
         def theirs() -> float:
             passes["Trainer"] = ask(folder)
-            return told("Trainer", passes["Trainer"].seconds)
+            return passes["Trainer"].cost("Trainer")
 
-        rounds = 2 if arguments.quick else 3
-        seconds = best({"alembert": ours, "Trainer": theirs}, rounds)
-    report(len(blocks) - HELD_OUT, passes, seconds)
+        rounds = take_rounds(
+            {"alembert": ours, "Trainer": theirs},
+            seconds=75 if arguments.quick else 900,
+            after=lambda _: peaks.append(peak_of(arguments.precision)),
+        )
+    limit = products_limit(
+        operations_a_token(arguments.model, lengths), rounds.cost("alembert"), max(peaks), arguments.precision
+    )
+    sizes = {name: each.tokens / each.steps for name, each in passes.items()}
+    print(f"{len(blocks) - HELD_OUT:,} sentences, {passes['Trainer'].tokens:,} tokens a pass")
+    print(
+        *(f"{name}: {each.steps} steps of {sizes[name]:.0f} tokens on average" for name, each in passes.items()),
+        sep="\n",
+    )
+    found = compare(rounds, "alembert", "Trainer", unit="tokens/s", work=1, limit=limit)
+    report({"trainer": found}, [rounds], precision=arguments.precision, tokens_per_step=sizes)
+
+
+def peak_of(precision: str) -> float:
+    from alembert import hardware
+
+    return hardware.measure_matmul_peak(precision)
+
+
+def operations_a_token(model: Path, lengths: list[int]) -> float:
+    """Operations of products in a step, forward and backward; a tagger reads the state of every token."""
+    import alembert
+    from alembert.train.progress import count_training_flops
+
+    config = alembert.open(model).blueprint.config
+    return count_training_flops(config, lengths, predictions=0) / sum(lengths)
 
 
 def finetuned(model: Path, folder: Path, mean: float, precision: str) -> Pass:
@@ -127,27 +162,12 @@ def labelled(tokenizer, words: list[str], tags: list[str], labels: list[str]) ->
     return {**encoded, "labels": numbers}
 
 
-def mean_length(model: Path, blocks: list[str]) -> float:
+def token_counts(model: Path, blocks: list[str]) -> list[int]:
     import alembert
 
     texts = [" ".join(columns(block)[0]) for block in blocks]
     encodings = alembert.Tokenizer.open(model).encode_batch(texts, offsets=False)
-    return sum(len(encoding.ids) for encoding in encodings) / len(texts)
-
-
-def told(name: str, seconds: float) -> float:
-    print(f"{name}: {seconds:.1f} s", file=sys.stderr, flush=True)
-    return seconds
-
-
-def report(count: int, passes: dict[str, Pass], seconds: dict[str, float]) -> None:
-    speeds = {name: each.tokens / seconds[name] for name, each in passes.items()}
-    sizes = {name: each.tokens / each.steps for name, each in passes.items()}
-    print(f"{count:,} sentences, {passes['Trainer'].tokens:,} tokens a pass")
-    for name, each in passes.items():
-        print(f"{name:10} {speeds[name]:7,.0f} real tokens/s, {each.steps} steps of {sizes[name]:.0f} on average")
-    ratio = round(speeds["alembert"] / speeds["Trainer"], 3)
-    print(json.dumps({"ratios": {"trainer": ratio}, "tokens_per_second": speeds, "tokens_per_step": sizes}))
+    return [len(encoding.ids) for encoding in encodings]
 
 
 def write(folder: Path, blocks: list[str]) -> Path:
@@ -187,7 +207,7 @@ def columns(block: str) -> tuple[list[str], list[str]]:
 
 
 def _arguments() -> argparse.Namespace:
-    options = parser(__doc__, quick="320 sentences, two rounds", model="a 6x384 checkpoint")
+    options = parser(__doc__, quick="128 sentences a round instead of 640", model="a 6x384 checkpoint")
     options.add_argument("--text", type=Path, default=SHARED / "ner/NCBI-disease/train.tsv", help="a CoNLL file")
     options.add_argument("--precision", choices=["float32", "bfloat16"], default="float32", help="of both sides")
     return options.parse_args()

@@ -11,32 +11,27 @@ bootstrap over sentences.
 
 Speed is words of the file a second, on one core and on two. A side is a process of its own, which may use so many CPUs
 (affinity) and threads (OMP_NUM_THREADS) before any library is loaded. Each side is first tried in all the ways that its
-documentation recommends for many texts (`frontier_sides.py`), and the fastest is used in the rounds. Sides take turns, in one
-order and then in the other; the median counts, and the spread is printed. CPU time a word stands beside it, since a busy machine
-changes it less; what other processes took of the CPUs before and during the rounds is said.
+documentation recommends for many texts (`frontier_sides.py`), and the fastest is used in the rounds. CPU time a word stands
+beside it, since a busy machine changes it less.
 
 `--data` has train.tsv, devel.tsv and test.tsv (token, tab, tag). Without `--spacy`, spaCy is trained on train.tsv and
 devel.tsv with its efficiency configuration; without `--pipeline`, MiniLM is fine-tuned on them by `alembert finetune`.
 Both are kept in `--work`. With `--quick` the pipeline may have an untrained head: then its speed counts, and it is left out
-of the plot. A quick run scores and times a part of the sentences, in three rounds.
+of the plot. A quick run scores and times a part of the sentences.
 
 Ratios, above 1 if ours is faster, on one core: `spacy` (the fastest of ours with a better F1 than spaCy, else our fastest)
 and `pipeline` (ours with the best F1). `of` says which of ours that is; `ratios_cpu_time` are the same of CPU time a word.
 """
 
 import argparse
-import json
 import os
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
-from importlib.util import find_spec
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from annotate_material import told
 from frontier_material import (
     Sentence,
     folder_megabytes,
@@ -46,15 +41,13 @@ from frontier_material import (
     spacy_pipeline,
 )
 from frontier_sides import Answers, serve
-from harness import SHARED, parser, process
+from harness import SHARED, Comparison, compare, missing_peers, parser, process, report, told
+from rounds import Rounds, Side, take_rounds
 
 ROUND_WORDS, QUICK_WORDS = 25_000, 5_000
 """Words that a side reads in a round."""
 TRIED_SENTENCES = 64
 """Sentences on which the ways of a side are tried, at least."""
-ROUNDS, QUICK_ROUNDS = 5, 3
-BUSY = 0.15
-"""Share of the CPUs that other processes may take before it is said that figures are not those of a quiet machine."""
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 Ask = Callable[[object], Any]
 
@@ -88,6 +81,12 @@ class Tagger:
     def cpu(self) -> float:
         """Microseconds of CPU time a word on one core."""
         return median(self.cpu_us[1])
+
+    def note(self, cores: int, words: int, seconds: float, cpu_seconds: float) -> None:
+        """Add what a round took."""
+        self.speeds.setdefault(cores, []).append(words / seconds)
+        self.cpu_us.setdefault(cores, []).append(1e6 * cpu_seconds / words)
+        told(f"{self.name:24} {cores} core(s) {words / seconds:9,.0f} words/s")
 
 
 # -- measuring
@@ -154,33 +153,24 @@ def choose_way(tagger: Tagger, cores: int, sentences: Sequence[Sentence]) -> Non
         tagger.way[cores] = min(took, key=took.__getitem__)
 
 
-def take_rounds(taggers: Sequence[Tagger], cores: Sequence[int], sentences: Sequence[Sentence], rounds: int) -> float:
-    """Measure the speeds; return the share of the CPUs that other processes took meanwhile."""
+def measured(taggers: Sequence[Tagger], cores: Sequence[int], sentences: Sequence[Sentence], seconds: float) -> Rounds:
+    """Let all sides read the sentences in turn; each has been tried on some before."""
     texts, words = [sentence.text for sentence in sentences], count_words(sentences)
-    turns = [(tagger, count) for count in cores for tagger in taggers]
-    used, begun, busy = 0.0, time.perf_counter(), busy_seconds()
-    for number in range(rounds):
-        for tagger, count in turns if number % 2 == 0 else reversed(turns):
-            seconds, cpu, _ = tagger.asked[count]((texts, tagger.way[count]))
-            used += cpu
-            tagger.speeds.setdefault(count, []).append(words / seconds)
-            tagger.cpu_us.setdefault(count, []).append(1e6 * cpu / words)
-            told(f"round {number + 1}: {tagger.name:24} {count} core(s) {words / seconds:9,.0f} words/s")
-    seconds = time.perf_counter() - begun
-    return max(0.0, (busy_seconds() - busy - used) / (seconds * (os.cpu_count() or 1)))
+
+    def side(tagger: Tagger, count: int) -> Side:
+        def cost() -> float:
+            took, cpu, _ = tagger.asked[count]((texts, tagger.way[count]))
+            tagger.note(count, words, took, cpu)
+            return took
+
+        return cost
+
+    sides = {turn(tagger, count): side(tagger, count) for count in cores for tagger in taggers}
+    return take_rounds(sides, seconds=seconds, warm=False)
 
 
-def busy_seconds() -> float:
-    """Seconds that all CPUs have worked, or were taken away from this machine."""
-    user, nice, system, _, _, irq, softirq, steal = map(int, Path("/proc/stat").read_text().split("\n")[0].split()[1:9])
-    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
-
-
-def load_before(seconds: float = 2.0) -> float:
-    """Return the share of the CPUs that is taken while this program waits."""
-    busy = busy_seconds()
-    time.sleep(seconds)
-    return (busy_seconds() - busy) / (seconds * (os.cpu_count() or 1))
+def turn(tagger: Tagger, cores: int = 1) -> str:
+    return f"{tagger.name}, {cores}"
 
 
 # -- scores
@@ -256,33 +246,35 @@ def pairs(taggers: Sequence[Tagger]) -> dict[str, tuple[Tagger, Tagger]]:
     return chosen
 
 
-def report(
-    taggers: Sequence[Tagger], cores: Sequence[int], load: Mapping[str, float], missing: Mapping[str, str]
-) -> None:
-    print(*table(taggers, cores), sep="\n")
+def print_ways(taggers: Sequence[Tagger], cores: Sequence[int]) -> None:
     for tagger in taggers:
         ways = ", ".join(f"{count} core(s): {way}" for count, way in tagger.way.items())
-        print(
-            f"{tagger.name}: version {tagger.facts[str(min(cores))]['version']}; {ways}; scored on {tagger.scored_on}"
-        )
-    print(f"other processes took {load['before']:.0%} of the CPUs before, {load['during']:.0%} during the rounds")
-    if max(load["before"], load["during"]) > BUSY:
-        print("the machine is busy: words/s are too low, and ratios uncertain; CPU time a word moves less")
-    compared = pairs(taggers)
+        version = tagger.facts[str(min(cores))]["version"]
+        print(f"{tagger.name}: version {version}; {ways}; scored on {tagger.scored_on}")
+
+
+def comparisons(taggers: Sequence[Tagger], rounds: Rounds, words: int) -> dict[str, Comparison]:
+    """Compare words a second, and CPU time a word, on one core."""
+    cpu = Rounds({turn(tagger): tagger.cpu_us[1] for tagger in taggers}, rounds.other_load)
+    found: dict[str, Comparison] = {}
+    for name, (one, peer) in pairs(taggers).items():
+        found[name] = compare(rounds, turn(one), turn(peer), unit="words/s", work=words)
+        found[f"{name}_cpu_time"] = compare(cpu, turn(one), turn(peer), unit="us of CPU a word")
+        for key in (name, f"{name}_cpu_time"):
+            found[key] = replace(found[key], against=peer.name)
+    return found
+
+
+def facts_of(taggers: Sequence[Tagger], cores: Sequence[int]) -> dict[str, Any]:
     trained = [tagger for tagger in taggers if tagger.is_trained]
-    told_of = {
-        "ratios": {name: round(one.speed() / peer.speed(), 3) for name, (one, peer) in compared.items()},
-        "of": {name: one.name for name, (one, _) in compared.items()},
-        "ratios_cpu_time": {name: round(peer.cpu() / one.cpu(), 3) for name, (one, peer) in compared.items()},
+    return {
+        "of": {name: one.name for name, (one, _) in pairs(taggers).items()},
         "f1": {tagger.name: round(100 * tagger.f1, 2) for tagger in trained},
         "f1_interval": {t.name: [round(100 * t.scores[end], 2) for end in ("low", "high")] for t in trained},
         "words_per_second": {t.name: {str(count): round(t.speed(count)) for count in cores} for t in taggers},
         "cpu_us_a_word": {t.name: round(t.cpu(), 2) for t in taggers},
         "megabytes": {t.name: round(folder_megabytes(folder_of(t)), 1) for t in taggers},
-        "load": {name: round(share, 3) for name, share in load.items()},
-        "left_out": dict(missing),
     }
-    print(json.dumps(told_of))
 
 
 def plot(taggers: Sequence[Tagger], what: str, target: Path) -> None:
@@ -305,7 +297,6 @@ def main() -> None:
     arguments.work.mkdir(parents=True, exist_ok=True)
     sides, missing = sides_of(arguments)
     cores = [1, 2] if len(os.sched_getaffinity(0)) > 1 else [1]
-    load = {"before": load_before()}
     with ExitStack() as stack:
         taggers, closed = opened(stack, sides, cores)
         if not any(tagger.is_ours for tagger in taggers):
@@ -313,13 +304,16 @@ def main() -> None:
         for tagger in taggers:
             for count in cores:
                 choose_way(tagger, count, sentences)
-        load["during"] = take_rounds(taggers, cores, timed, QUICK_ROUNDS if arguments.quick else ROUNDS)
+        rounds = measured(taggers, cores, timed, 40 if arguments.quick else 400)
         for tagger in taggers:
             if tagger.is_trained:
                 score(tagger, judged, types)
         what = f"{arguments.data.name}, {len(judged):,} sentences, {count_words(judged):,} words"
         print(f"\n{what}; {', '.join(types)}; rounds of {count_words(timed):,} words")
-        report(taggers, cores, load, missing | closed)
+        print(*table(taggers, cores), sep="\n")
+        print_ways(taggers, cores)
+        facts = facts_of(taggers, cores)
+        report(comparisons(taggers, rounds, count_words(timed)), [rounds], **facts, left_out=missing | closed)
     if arguments.plot:
         plot(taggers, what, arguments.plot)
 
@@ -334,8 +328,8 @@ def sides_of(arguments: argparse.Namespace) -> tuple[dict[str, tuple[str, str]],
     }
     for name, (package, prepare) in peers.items():
         try:
-            if find_spec(package) is None:
-                raise FileNotFoundError(f"not installed: {package}")
+            if problem := missing_peers(package):
+                raise FileNotFoundError(problem)
             sides[name] = ("spacy" if package == "spacy" else "pipeline", str(prepare()))
         except FileNotFoundError as problem:
             missing[name] = str(problem)
@@ -348,7 +342,7 @@ def _pipeline(arguments: argparse.Namespace) -> Path:
 
 
 def _arguments() -> argparse.Namespace:
-    options = parser(__doc__, quick="fewer sentences, three rounds, and an untrained head for the pipeline")
+    options = parser(__doc__, quick="fewer sentences, and an untrained head for the pipeline")
     options.add_argument("--data", type=Path, default=SHARED / "ner/BC5CDR", help="train.tsv, devel.tsv and test.tsv")
     options.add_argument("--model", action="append", help="ours: a name or folder; may be repeated (bio, bio-fast)")
     options.add_argument("--types", default="Disease,Chemical", help="types that are scored, separated by commas")

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from annotate_material import new_tagger, told
-from harness import minilm
+from annotate_material import new_tagger
+from harness import minilm, told
 
 FILES = ("train", "devel", "test")
 Entity = tuple[int, int, str]

@@ -3,11 +3,10 @@
     python benchmarks/lexicons.py [--quick] [--lexicon LABEL=FILE]...
 
 The model is MiniLM (6x384) with a random tag head, exported to int8, once plain and once with the features of tokens. Both
-annotate the same abstracts in alternating rounds, so that a noisy machine treats both alike; the best round counts. CPU
-seconds are shown beside, since other work on the machine changes them less.
+annotate the same abstracts. Ratios, below 1 since features cost something: `seconds` and `cpu_seconds` of the plain model over
+those of the one with features; `opening` is the same of CPU seconds until a model has read its first text.
 """
 
-import json
 import sys
 import tempfile
 import time
@@ -15,8 +14,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from annotate_material import TEST, exported, new_tagger, texts_of, told
-from harness import SHARED, parser
+from annotate_material import TEST, exported, new_tagger, texts_of
+from harness import SHARED, compare, compare_once, parser, report, rounded, told
+from rounds import Rounds, Side, take_rounds
 
 
 def with_features(folder: Path, options: list[str], out: Path) -> Path:
@@ -49,27 +49,33 @@ def folder_bytes(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-def measure(folders: dict[str, Path], texts: list[str], rounds: int) -> dict[str, dict[str, float]]:
-    """Open each model, then let them annotate in turn; times are those of the best round."""
+def opened(folders: dict[str, Path]) -> tuple[dict[str, object], dict[str, float]]:
+    """Open each model and let it read a text; return the CPU seconds of that."""
     from alembert.infer.task_model import TaskModel
 
-    models, found = {}, {}
+    models, took = {}, {}
     for name, folder in folders.items():
         clocks = both_clocks(lambda name=name, folder=folder: models.update({name: TaskModel.open(folder)}))
         first = both_clocks(lambda name=name: models[name].predict(["A first text."]))
-        found[name] = {
-            "open_cpu_seconds": round(clocks[1] + first[1], 2),
-            "megabytes": round(folder_bytes(folder) / 1e6, 1),
-        }
-    best = {name: (float("inf"), float("inf")) for name in models}
-    for _ in range(rounds):
-        for name, model in models.items():
-            clocks = both_clocks(lambda model=model: model.predict(texts))
-            best[name] = (min(best[name][0], clocks[0]), min(best[name][1], clocks[1]))
-            told(f"{name}: {clocks[0]:.1f} s, {clocks[1]:.1f} s of CPU")
-    for name, (seconds, cpu) in best.items():
-        found[name] |= {"seconds": round(seconds, 2), "cpu_seconds": round(cpu, 2)}
-    return found
+        took[name] = round(clocks[1] + first[1], 2)
+    return models, took
+
+
+def annotated(models: dict[str, object], texts: list[str], seconds: float) -> tuple[Rounds, Rounds]:
+    """Let the models annotate in turn; return rounds of seconds, and the same of CPU seconds."""
+    cpu: dict[str, list[float]] = {name: [] for name in models}
+
+    def side(name: str) -> Side:
+        def cost() -> float:
+            took, used = both_clocks(lambda: models[name].predict(texts))
+            cpu[name].append(used)
+            told(f"{name}: {took:.1f} s, {used:.1f} s of CPU")
+            return took
+
+        return cost
+
+    rounds = take_rounds({name: side(name) for name in models}, seconds=seconds, warm=False)
+    return rounds, Rounds(cpu, rounds.other_load)
 
 
 def main() -> None:
@@ -90,10 +96,15 @@ def main() -> None:
             name: exported(folder, place / f"{name}-int8", rows=32 if chosen.quick else 300, form="openvino")
             for name, folder in (("plain", plain), ("lexicons", reading))
         }
-        found = measure(folders, texts, rounds=2 if chosen.quick else 5)
-    ratios = {name: round(found["lexicons"][name] / found["plain"][name], 3) for name in ("seconds", "cpu_seconds")}
-    extra = round(found["lexicons"]["open_cpu_seconds"] - found["plain"]["open_cpu_seconds"], 2)
-    print(json.dumps({**found, "ratios": ratios, "extra_open_cpu_seconds": extra}))
+        models, opening = opened(folders)
+        rounds, cpu = annotated(models, texts, 40 if chosen.quick else 300)
+        megabytes = {name: rounded(folder_bytes(folder) / 1e6) for name, folder in folders.items()}
+    comparisons = {
+        "seconds": compare(rounds, "lexicons", "plain", unit="s"),
+        "cpu_seconds": compare(cpu, "lexicons", "plain", unit="s of CPU"),
+        "opening": compare_once(opening["lexicons"], opening["plain"], unit="s of CPU", against="plain"),
+    }
+    report(comparisons, [rounds], megabytes=megabytes)
 
 
 if __name__ == "__main__":

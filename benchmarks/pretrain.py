@@ -6,16 +6,15 @@ Both sides train a fresh 6x384 model (12 heads, vocabulary 30,522, dropout 0.1) 
 both with products in bfloat16 (the product takes that by itself where it is faster), on the same rows of tokens, 32 rows a
 step, with AdamW and gradients clipped at 1.0: once on full rows of 128 tokens, once on abstracts of natural
 length, cut at 512. Ours is the product's own loop. The Trainer runs in a process of its own, as its documentation shows
-it: DataCollatorForLanguageModeling, padding to the longest row of a batch, nothing logged or saved. Rounds alternate so
-that a noisy machine treats both alike; the best round counts. Real tokens are counted, padding is not. The share of the
-peak counts matrix products only, the prediction head and the end of the last block at predicted positions only. Needs `transformers[torch]` and a
-folder with a BERT tokenizer.
+it: DataCollatorForLanguageModeling, padding to the longest row of a batch, nothing logged or saved. Real tokens are
+counted, padding is not. The share of the peak counts matrix products only, the prediction head and the end of the last
+block at predicted positions only. A quick run has 8 rows of natural length a step, since the Trainer takes half a minute for 32
+of them; with fewer rows it pads less, so that the ratio is lower. Needs `transformers[torch]` and a folder with a BERT tokenizer.
 """
 
 import argparse
 import gzip
 import json
-import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,30 +22,102 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-from harness import SHARED, chunks, parser, process, received, trainer_seconds
+from harness import (
+    SHARED,
+    Comparison,
+    chunks,
+    compare,
+    need_peers,
+    parser,
+    process,
+    received,
+    report,
+    share_of_limit,
+    told,
+    trainer_seconds,
+)
+from peaks import Limit, products_limit
+from rounds import Rounds, take_rounds
 
 import alembert
 from alembert import hardware
 
 SIZE = {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536}
-BATCH, FULL, LONGEST, RATE = 32, 128, 512, 1e-4
+FULL, LONGEST, RATE = 128, 512, 1e-4
+SHAPES = {
+    True: {"full_rows": (1, 32), "natural_lengths": (1, 8)},
+    False: {"full_rows": (3, 32), "natural_lengths": (1, 32)},
+}
+"""Steps of a round, and rows of a step, in a quick run and in a whole one."""
 MICRO_TOKENS = 2048
 Rows = list[list[int]]
-Train = Callable[[Rows], float]
-"""Trains on rows, each once, and gives the seconds."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """Rows to train on, each once, so many a step."""
+
+    rows: Rows
+    batch: int
+
+    @property
+    def tokens(self) -> int:
+        return sum(map(len, self.rows))
+
+
+Train = Callable[[Case], float]
+"""Trains on the rows of a case and returns the seconds."""
 
 
 def main() -> None:
     arguments = _arguments()
+    need_peers("transformers", "accelerate")
     tokenizer = alembert.Tokenizer.open(arguments.model)
     texts = abstracts(arguments.text) if arguments.text.is_file() else sample_texts()
-    steps = {"full_rows": 3, "natural_lengths": 1} if arguments.quick else {"full_rows": 6, "natural_lengths": 3}
-    cases = cut(tokenizer, texts, steps)
+    cases = cut(tokenizer, texts, SHAPES[arguments.quick])
     with process(run_trainer, arguments.model, arguments.precision) as theirs:
         trainers = {"alembert": ours(tokenizer, arguments.precision), "Trainer": theirs}
-        rounds = {"full_rows": 2, "natural_lengths": 1} if arguments.quick else dict.fromkeys(cases, 3)
-        seconds, peak = measure(trainers, cases, rounds, arguments.precision)
-    report(tokenizer.vocab_size, cases, seconds, peak)
+        seconds = 30 if arguments.quick else 600
+        measured = {name: measure(trainers, name, case, seconds, arguments.precision) for name, case in cases.items()}
+    comparisons: dict[str, Comparison] = {}
+    for name, (rounds, peak) in measured.items():
+        limit = limit_of(tokenizer.vocab_size, cases[name], rounds, peak, arguments.precision)
+        if name == "full_rows":
+            comparisons["peak_share"] = share_of_limit(rounds, "alembert", limit)
+        comparisons[name] = compare(
+            rounds, "alembert", "Trainer", unit="tokens/s", work=cases[name].tokens, limit=limit
+        )
+        print(f"{name}: {len(cases[name].rows)} rows, {cases[name].tokens:,} tokens a round")
+    report(comparisons, [rounds for rounds, _ in measured.values()], precision=arguments.precision)
+
+
+def measure(trainers: dict[str, Train], name: str, case: Case, seconds: float, precision: str) -> tuple[Rounds, float]:
+    """Let both train in turn, with a look at the matmul peak after each round; the best of them counts."""
+    peaks: list[float] = []
+
+    def side(who: str, train: Train) -> Callable[[], float]:
+        def cost() -> float:
+            took = train(case)
+            told(f"{name}, {who}: {took:.1f} s")
+            return took
+
+        return cost
+
+    rounds = take_rounds(
+        {who: side(who, train) for who, train in trainers.items()},
+        seconds=seconds,
+        after=lambda _: peaks.append(hardware.measure_matmul_peak(precision)),
+    )
+    return rounds, max(peaks)
+
+
+def limit_of(vocab_size: int, case: Case, rounds: Rounds, peak: float, precision: str) -> Limit:
+    from alembert.nn.config import EncoderConfig
+    from alembert.train.progress import count_training_flops
+
+    config, predicted = EncoderConfig(vocab_size=vocab_size, **SIZE), round(0.15 * case.tokens)
+    work = count_training_flops(config, [len(row) for row in case.rows], predicted, tokens_read=predicted)
+    return products_limit(work, rounds.cost("alembert"), peak, precision)
 
 
 def ours(tokenizer, precision: str) -> Train:
@@ -67,9 +138,9 @@ def ours(tokenizer, precision: str) -> Train:
     config = EncoderConfig(vocab_size=tokenizer.vocab_size, **SIZE)
     model = new_model(config, {"masked_lm": HeadSpec(kind="masked_lm")})
 
-    def train(rows: Rows) -> float:
+    def train(case: Case) -> float:
         settings = RunSettings(
-            steps=len(rows) // BATCH,
+            steps=len(case.rows) // case.batch,
             optimiser=OptimiserSettings(learning_rate=RATE),
             model=ModelSettings(precision=precision),
             evaluation=EvaluationSettings(times=0),
@@ -77,7 +148,7 @@ def ours(tokenizer, precision: str) -> Train:
         )
         with tempfile.TemporaryDirectory() as folder:
             log = RunLog(Path(folder), tensorboard=False)
-            loop = TrainingLoop(model, Lesson(rows, tokenizer), settings, states=RunStates(Path(folder)), log=log)
+            loop = TrainingLoop(model, Lesson(case, tokenizer), settings, states=RunStates(Path(folder)), log=log)
             loop.run()
             return loop.position.sums["seconds"]  # of all steps, from planning to the changed weights
 
@@ -96,13 +167,13 @@ class Portion:
 class Lesson:
     """Masked LM on given rows, in their order; nothing is held out."""
 
-    def __init__(self, rows: Rows, tokenizer) -> None:
-        self.steps = chunks(rows, BATCH)
+    def __init__(self, case: Case, tokenizer) -> None:
+        self.steps = chunks(case.rows, case.batch)
         self.tokenizer = tokenizer
         self.rng = np.random.default_rng(0)
 
     def sample(self, cursor, count: int, progress: float):
-        """Cut the next 32 rows into micro-batches of equal size, as many for each core."""
+        """Cut the rows of the next step into micro-batches of equal size, as many for each core."""
         rows = sorted(next(self.steps), key=len)
         cores, tokens = hardware_threads(), sum(map(len, rows))
         portions = cores * -(-tokens // (cores * MICRO_TOKENS))
@@ -171,68 +242,29 @@ def run_trainer(pipe, folder: Path, precision: str) -> None:
     collator = DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.15)
     special = set(tokenizer.all_special_ids)
     settings = {
-        "per_device_train_batch_size": BATCH,
         "learning_rate": RATE,
         "weight_decay": 0.01,
         "max_grad_norm": 1.0,
         "remove_unused_columns": False,
         "bf16": precision == "bfloat16",
     }
-    for rows in received(pipe):
+    for case in received(pipe):
         # The collator would look for special tokens itself, more slowly.
-        data = [{"input_ids": row, "special_tokens_mask": [int(n in special) for n in row]} for row in rows]
-        pipe.send(trainer_seconds(model, data, collator, **settings))
+        data = [{"input_ids": row, "special_tokens_mask": [int(n in special) for n in row]} for row in case.rows]
+        pipe.send(trainer_seconds(model, data, collator, per_device_train_batch_size=case.batch, **settings))
 
 
-def measure(
-    trainers: dict[str, Train], cases: dict[str, Rows], rounds: dict[str, int], precision: str
-) -> tuple[dict[str, dict[str, float]], float]:
-    """Best time of each in each case, and the best matmul peak, in alternating rounds."""
-    best = {name: dict.fromkeys(cases, float("inf")) for name in trainers}
-    peak = 0.0
-    for turn in range(max(rounds.values())):
-        for case, rows in cases.items():
-            if turn >= rounds[case]:
-                continue
-            for name, train in trainers.items():
-                seconds = train(rows)
-                print(f"{case}, {name}: {seconds:.1f} s", file=sys.stderr, flush=True)
-                best[name][case] = min(best[name][case], seconds)
-            peak = max(peak, hardware.measure_matmul_peak(precision))
-    return best, peak
-
-
-def report(vocab_size: int, cases: dict[str, Rows], seconds: dict[str, dict[str, float]], peak: float) -> None:
-    from alembert.nn.config import EncoderConfig
-    from alembert.train.progress import count_training_flops
-
-    config = EncoderConfig(vocab_size=vocab_size, **SIZE)
-    tokens = {case: sum(map(len, rows)) for case, rows in cases.items()}
-    speeds = {name: {case: tokens[case] / best[case] for case in cases} for name, best in seconds.items()}
-    shares = {}
-    for case, rows in cases.items():
-        predicted = round(0.15 * tokens[case])
-        work = count_training_flops(config, [len(row) for row in rows], predicted, tokens_read=predicted)
-        shares[case] = work / seconds["alembert"][case] / 1e9 / peak
-        print(f"{case}: {len(rows)} rows, {tokens[case]:,} tokens, longest row {max(map(len, rows))}")
-        for name in speeds:
-            print(f"  {name:10} {speeds[name][case]:8,.0f} real tokens/s")
-        print(f"  alembert reaches {shares[case]:.0%} of the matmul peak beside it, {peak:.0f} GFLOP/s")
-    ratios = {case: speeds["alembert"][case] / speeds["Trainer"][case] for case in cases}
-    ratios["peak_share"] = shares["full_rows"]
-    rounded = {name: round(value, 3) for name, value in ratios.items()}
-    print(json.dumps({"ratios": rounded, "tokens_per_second": speeds, "peak_shares": shares}))
-
-
-def cut(tokenizer, texts: list[str], steps: dict[str, int]) -> dict[str, Rows]:
+def cut(tokenizer, texts: list[str], shapes: dict[str, tuple[int, int]]) -> dict[str, Case]:
     """Make full rows out of all texts end to end, and natural rows out of one text each."""
     inner = [list(e.ids) for e in tokenizer.encode_batch(texts, offsets=False, add_special_tokens=False)]
     flat = [token for ids in inner for token in ids]
     full = [wrapped(tokenizer, part) for part in chunks(flat, FULL - 2) if len(part) == FULL - 2]
     natural = [wrapped(tokenizer, ids[: LONGEST - 2]) for ids in inner if ids]
-    cases = {"full_rows": full, "natural_lengths": natural}
-    counts = {case: BATCH * count for case, count in steps.items()}
-    return {case: (rows * -(-counts[case] // len(rows)))[: counts[case]] for case, rows in cases.items()}
+    found = {}
+    for name, rows in {"full_rows": full, "natural_lengths": natural}.items():
+        steps, batch = shapes[name]
+        found[name] = Case((rows * -(-steps * batch // len(rows)))[: steps * batch], batch)
+    return found
 
 
 def wrapped(tokenizer, ids: list[int]) -> list[int]:
@@ -255,7 +287,9 @@ def sample_texts() -> list[str]:
 
 
 def _arguments() -> argparse.Namespace:
-    options = parser(__doc__, quick="two steps a round, two rounds", model="a folder with a BERT tokenizer")
+    options = parser(
+        __doc__, quick="one step a round, fewer rows of natural length", model="a folder with a BERT tokenizer"
+    )
     options.add_argument(
         "--text", type=Path, default=SHARED / "corpus/elife-00.jsonl.gz", help="articles with an `abstract`"
     )

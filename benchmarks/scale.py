@@ -17,12 +17,12 @@ The last line is JSON; `ratios` has the share of the ideal time (all machines al
 
 import argparse
 import heapq
-import json
 import random
 from dataclasses import dataclass
 from statistics import median
 
-from harness import parser
+from harness import Comparison, parser, report
+from rounds import Spread
 
 FILES = 1300
 """Files of a MEDLINE baseline."""
@@ -93,7 +93,7 @@ def _draw_speed(cluster: Cluster, chance: random.Random) -> float:
 def main() -> None:
     """Simulate clusters of several sizes, with units as large as files and smaller."""
     arguments = _arguments()
-    ratios = {}
+    shares = {}
     print(f"{'machines':>8} {'units':>7} {'ideal':>9} {'median':>9} {'slowest':>9} {'failures':>9} {'of ideal':>9}")
     for machines in (1, 10, 100, 1000):
         for units in (FILES, 3 * FILES, 10 * FILES):
@@ -109,13 +109,14 @@ def main() -> None:
             )
             outcomes = [simulate(cluster, seed) for seed in range(5 if arguments.quick else 25)]
             hours = median(outcome.hours for outcome in outcomes)
-            ratios[f"{machines} machines, {units} units"] = round(cluster.ideal_hours / hours, 3)
+            share = Spread.of(cluster.ideal_hours / outcome.hours for outcome in outcomes)
+            shares[f"machines_{machines}_units_{units}"] = Comparison(ratio=share, ours=hours, unit="hours")
             print(
                 f"{machines:8,} {units:7,} {cluster.ideal_hours:8.2f}h {hours:8.2f}h "
                 f"{max(outcome.hours for outcome in outcomes):8.2f}h {median(o.failures for o in outcomes):9,} "
                 f"{cluster.ideal_hours / hours:9.0%}"
             )
-    print(json.dumps({"ratios": ratios, "documents_per_second": arguments.documents_per_second}))
+    report(shares, [], documents_per_second=arguments.documents_per_second)
 
 
 def _arguments() -> argparse.Namespace:

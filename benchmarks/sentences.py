@@ -10,19 +10,17 @@ can miss it.
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import json
 import re
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 from alembert.text.sentences import split_sentences
 
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 PARTS = {"train": "train", "devel": "develop", "test": "test"}
 Split = Callable[[str], Iterable[tuple[int, int]]]
 
@@ -134,17 +132,6 @@ def full_text(data: Path, characters: int) -> list[str]:
     return paragraphs
 
 
-def speed(splitter: Split, texts: list[str], rounds: int) -> float:
-    """Return characters per second, the best of some rounds."""
-    best = float("inf")
-    for _ in range(rounds):
-        began = time.perf_counter()
-        for text in texts:
-            splitter(text)
-        best = min(best, time.perf_counter() - began)
-    return sum(map(len, texts)) / best
-
-
 def pysbd_splitter() -> Split | None:
     try:
         import pysbd
@@ -154,12 +141,9 @@ def pysbd_splitter() -> Split | None:
     return lambda text: [(span.start, span.end) for span in segmenter.segment(text)]
 
 
-def run(data: Path, quick: bool) -> dict[str, object]:
-    peer = pysbd_splitter()
-    splitters: dict[str, Split] = {"alembert": split_sentences} | ({"pysbd": peer} if peer else {})
-    if not peer:
-        print("pysbd is not installed, so there is nothing to compare with. Install it with: pip install pysbd")
-    f1 = {name: {} for name in splitters}
+def border_scores(data: Path, splitters: dict[str, Split]) -> dict[str, dict[str, float]]:
+    """Return the F1 of each splitter on each part, with and without the numbers that the corpus has torn apart."""
+    f1: dict[str, dict[str, float]] = {name: {} for name in splitters}
     for part in PARTS:
         gold = read_gold(data, part)
         print(
@@ -167,35 +151,47 @@ def run(data: Path, quick: bool) -> dict[str, object]:
             f"{gold.unaligned} sentences and {gold.documents_left_out} documents left out"
         )
         for name, splitter in splitters.items():
-            result = score(gold, splitter)
-            f1[name][part] = round(result.f1, 4)
-            f1[name][f"{part}_without_torn_numbers"] = round(score(gold, splitter, True).f1, 4)
-            print(
-                f"  {name:9} F1 {result.f1:.4f}  {result}, without torn numbers {f1[name][f'{part}_without_torn_numbers']}"
-            )
-    texts = full_text(data, 200_000 if quick else 2_000_000)
-    speeds = {name: speed(splitter, texts, rounds=3) for name, splitter in splitters.items()}
-    for name, value in speeds.items():
-        print(
-            f"{name:9} {value / 1e6:8.3f} M characters/s on {sum(map(len, texts)) / 1e6:.1f} M characters of full text"
-        )
-    ratios = {}
+            result, without = score(gold, splitter), score(gold, splitter, True)
+            f1[name] |= {part: round(result.f1, 4), f"{part}_without_torn_numbers": round(without.f1, 4)}
+            print(f"  {name:9} F1 {result.f1:.4f}  {result}, without torn numbers {without.f1:.4f}")
+    return f1
+
+
+def run(data: Path, quick: bool) -> None:
+    from harness import Comparison, compare, compare_once, missing_peers, report, timed
+    from rounds import Rounds, take_rounds
+
+    peer = pysbd_splitter()
+    splitters: dict[str, Split] = {"alembert": split_sentences} | ({"pysbd": peer} if peer else {})
+    f1 = border_scores(data, splitters)
+    comparisons: dict[str, Comparison] = {}
+    measured: list[Rounds] = []
     if peer:
-        ratios = {
-            "pysbd_f1": round(f1["alembert"]["test"] / f1["pysbd"]["test"], 4),
-            "pysbd_speed": round(speeds["alembert"] / speeds["pysbd"], 1),
-        }
-    return {"ratios": ratios, "f1": f1, "characters_per_second": {k: round(v) for k, v in speeds.items()}}
+        ours, theirs = f1["alembert"]["test"], f1["pysbd"]["test"]
+        comparisons["pysbd_f1"] = compare_once(ours, theirs, unit="F1", against="pysbd", less_is_better=False)
+        texts = full_text(data, 200_000 if quick else 2_000_000)
+
+        def reader(splitter: Split) -> Callable[[], Any]:
+            return lambda: [splitter(text) for text in texts]
+
+        sides = {name: timed(reader(splitter)) for name, splitter in splitters.items()}
+        measured = [take_rounds(sides, seconds=30 if quick else 200)]
+        characters = sum(map(len, texts)) / 1e6
+        comparisons["pysbd_speed"] = compare(measured[0], "alembert", "pysbd", unit="M characters/s", work=characters)
+    else:
+        print(f"there is nothing to compare with: {missing_peers('pysbd')}")
+    report(comparisons, measured, f1=f1)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="sentence splitting: ours against pysbd")
-    parser.add_argument("--quick", action="store_true", help="time on a tenth of the text")
-    parser.add_argument("--data", type=Path, default=DATA, help="folder with ner/ and corpus/")
-    options = parser.parse_args()
-    if not options.data.is_dir():
-        raise SystemExit(f"error: there is no folder {options.data}. Name the folder of the data sets with --data.")
-    print(json.dumps(run(options.data, options.quick)))
+    from harness import SHARED, parser
+
+    options = parser(__doc__, quick="time on a tenth of the text")
+    options.add_argument("--data", type=Path, default=SHARED, help="folder with ner/ and corpus/")
+    chosen = options.parse_args()
+    if not chosen.data.is_dir():
+        raise SystemExit(f"error: there is no folder {chosen.data}. Name the folder of the data sets with --data.")
+    run(chosen.data, chosen.quick)
 
 
 if __name__ == "__main__":

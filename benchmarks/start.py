@@ -6,12 +6,10 @@ Both sides have an environment of their own with what they require and nothing e
 transformers with torch. The packages are links to those of the environment that runs the benchmark. The model is MiniLM
 (6x384) with a tag head: alembert runs `alembert predict` on its int8 Export, transformers the pipeline
 `token-classification` on the float32 checkpoint, from a local folder. Every run is a process that has loaded nothing, on
-files that the system has read before. Rounds alternate so that a noisy machine treats both alike; medians count. CPU
-seconds are shown beside, since other work on the machine changes them less.
+files that the system has read before. CPU seconds are shown beside, since other work on the machine changes them less.
 """
 
 import argparse
-import json
 import multiprocessing
 import os
 import subprocess
@@ -21,10 +19,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import median
 
-from annotate_material import exported, new_tagger, told
-from harness import parser
+from annotate_material import exported, new_tagger
+from harness import compare, compare_once, need_peers, parser, report, told
+from rounds import Rounds, Side, take_rounds
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 from bare_environment import (
@@ -81,14 +79,42 @@ class Contender:
 
 def main() -> None:
     arguments = _arguments()
+    need_peers("torch", "transformers")
     with tempfile.TemporaryDirectory() as folder:
         contenders = prepare(Path(folder), rows=50 if arguments.quick else 300)
-        rounds: dict[str, list[Start]] = {name: [] for name in contenders}
-        for _ in range(1 + (3 if arguments.quick else 15)):
-            for name, contender in contenders.items():
-                rounds[name].append(contender.start())
-        # The first round reads files that the system has not read before, so it is left out.
-        report({name: (contenders[name], starts[1:]) for name, starts in rounds.items()})
+        starts: dict[str, list[Start]] = {name: [] for name in contenders}
+
+        def side(name: str) -> Side:
+            def cost() -> float:
+                starts[name].append(contenders[name].start())
+                return starts[name][-1].seconds
+
+            return cost
+
+        # The first round reads files that the system has not read before; it is not counted.
+        sides = {name: side(name) for name in contenders}
+        rounds = take_rounds(sides, seconds=20 if arguments.quick else 120)
+    compared = {
+        ratio: compare(of_field(starts, key, rounds), "alembert", "transformers", unit=unit)
+        for ratio, (key, unit) in FIELDS.items()
+    }
+    sizes = [round(contenders[name].installed) for name in ("alembert", "transformers")]
+    compared["installed"] = compare_once(*sizes, unit="MB", against="transformers")
+    report(compared, [rounds])
+
+
+FIELDS = {
+    "cold_start": ("seconds", "s"),
+    "cold_start_cpu": ("cpu_seconds", "s of CPU"),
+    "peak_memory": ("peak_megabytes", "MB"),
+}
+"""Ratio -> field of a start, and its unit."""
+
+
+def of_field(starts: dict[str, list[Start]], field: str, rounds: Rounds) -> Rounds:
+    """Take another field of the starts that count as the cost of rounds."""
+    counted = {name: each[-rounds.count :] for name, each in starts.items()}
+    return Rounds({name: [asdict(one)[field] for one in each] for name, each in counted.items()}, rounds.other_load)
 
 
 def prepare(folder: Path, rows: int) -> dict[str, Contender]:
@@ -118,30 +144,6 @@ def make_model(checkpoint: Path, export: Path, rows: int) -> None:
     exported(new_tagger(checkpoint), export, rows, "onnx")
 
 
-def report(measured: dict[str, tuple[Contender, list[Start]]]) -> None:
-    figures = {
-        name: {
-            **{key: round(median(asdict(start)[key] for start in starts), 3) for key in asdict(starts[0])},
-            "installed_megabytes": round(contender.installed),
-        }
-        for name, (contender, starts) in measured.items()
-    }
-    for name, each in figures.items():
-        print(
-            f"{name:13} first entity after {each['seconds']:.2f} s ({each['cpu_seconds']:.2f} s of CPU), "
-            f"peak {each['peak_megabytes']:.0f} MB, installed {each['installed_megabytes']} MB"
-        )
-    ours, theirs = figures["alembert"], figures["transformers"]
-    names = {
-        "cold_start": "seconds",
-        "cold_start_cpu": "cpu_seconds",
-        "peak_memory": "peak_megabytes",
-        "installed": "installed_megabytes",
-    }
-    ratios = {ratio: round(theirs[key] / ours[key], 2) for ratio, key in names.items()}
-    print(json.dumps({"ratios": ratios, **figures}))
-
-
 def _environment() -> dict[str, str]:
     """What both sides see: nothing of this repository, and no network."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
@@ -149,7 +151,7 @@ def _environment() -> dict[str, str]:
 
 
 def _arguments() -> argparse.Namespace:
-    return parser(__doc__, quick="three rounds instead of fifteen").parse_args()
+    return parser(__doc__, quick="fewer rounds").parse_args()
 
 
 if __name__ == "__main__":

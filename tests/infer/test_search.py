@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from sklearn.neighbors import NearestNeighbors
 
 from alembert.errors import BadInput, BadSetting
-from alembert.infer import index
-from alembert.infer.index import IndexConfig, VectorIndex, find_nearest, to_stored
+from alembert.infer import search
+from alembert.infer.index import IndexConfig, VectorIndex, to_stored
+from alembert.infer.search import find_nearest
 
 POOLING = {"mode": "mean"}
 
@@ -19,8 +20,9 @@ POOLING = {"mode": "mean"}
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several blocks for a few dozen rows."""
-    monkeypatch.setattr(index, "_BLOCK_NUMBERS", 64)
-    monkeypatch.setattr(index, "_CAST_NUMBERS", 24)
+    monkeypatch.setattr(search, "_BLOCK_NUMBERS", 64)
+    monkeypatch.setattr(search, "_CAST_NUMBERS", 24)
+    monkeypatch.setattr(search, "_MANY_CANDIDATES", 1)
 
 
 def index_of(vectors: np.ndarray, dtype: str = "float32", *, copy: bool = False) -> VectorIndex:
@@ -86,13 +88,22 @@ def test_equal_vectors_have_equal_scores_and_come_in_row_order(copy: bool) -> No
     assert all([hit.row for hit in group] == sorted(hit.row for hit in group) for group in groups)
 
 
+def test_rows_of_length_1_are_found_as_brute_force_finds_them() -> None:
+    """Their products are not divided by their lengths, which differ from 1 by rounding."""
+    vectors = random_vectors(60)
+    index = index_of(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
+    query = random_vectors(1, seed=1)
+    found = [(hit.row, pytest.approx(hit.score)) for hit in find_nearest(index, query, 20)[0]]
+    assert found == brute_force(index, query[0], 20, "cosine")
+
+
 @settings(max_examples=30)
 @given(st.integers(1, 200))
 def test_the_size_of_blocks_changes_nothing(block: int) -> None:
     index, queries = index_of(random_vectors(50), copy=True), random_vectors(3, seed=4)
     whole = find_nearest(index, queries, 5)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(index, "_BLOCK_NUMBERS", block)
+        patch.setattr(search, "_BLOCK_NUMBERS", block)
         assert find_nearest(index, queries, 5) == whole
         assert find_nearest(index, queries, 5, copy=True) == whole
 
@@ -100,7 +111,7 @@ def test_the_size_of_blocks_changes_nothing(block: int) -> None:
 def test_many_queries_are_answered_in_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     index, queries = index_of(random_vectors(50)), random_vectors(20, seed=4)
     together = find_nearest(index, queries, 2)
-    monkeypatch.setattr(index, "QUERY_BATCH", 3)
+    monkeypatch.setattr(search, "QUERY_BATCH", 3)
     assert find_nearest(index, queries, 2) == together
 
 

@@ -34,7 +34,8 @@ from alembert.infer import embed as verb
 from alembert.infer.embed import EncodeSettings, open_embedder
 from alembert.infer.embedder import Embedder
 from alembert.infer.engines import choose_device
-from alembert.infer.index import QUERY_BATCH, Hit, SimilarityMeasure, VectorIndex, find_nearest
+from alembert.infer.index import VectorIndex
+from alembert.infer.search import QUERY_BATCH, Hit, SimilarityMeasure, find_nearest
 from alembert.infer.stream_job import StreamRun
 from alembert.settings import apply_layers, read_layers, split_table
 from alembert.terminal import ProgressBar, escape_controls, note, print_json, say

@@ -15,7 +15,8 @@ from zlib import crc32
 
 from alembert.corpus.document import Document, Entity
 from alembert.html import COLOURS, EntityMark, render_fragment, render_runs, render_table, render_text, split_runs
-from alembert.infer.index import Hit, TextUnit
+from alembert.infer.index import TextUnit
+from alembert.infer.search import Hit
 from alembert.tasks.example import Coverage
 
 _SHOWN_COUNTS: Final = ("characters", "tokens", "windows", "cut_characters", "withheld")

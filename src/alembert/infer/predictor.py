@@ -24,7 +24,7 @@ from alembert.errors import BadFile, BadInput, BadSetting, UserError
 from alembert.infer.annotate_pipeline import Pipeline, PipelineOutput, annotates_documents
 from alembert.infer.embedder import Embedder
 from alembert.infer.engines import choose_device, open_engine, open_torch_engine
-from alembert.infer.index import SimilarityMeasure, VectorIndex, find_nearest
+from alembert.infer.index import VectorIndex
 from alembert.infer.predictions import AnnotatedDocument, FailedPrediction, Prediction, SearchHit
 from alembert.infer.predictor_io import (
     PredictorInput,
@@ -37,6 +37,7 @@ from alembert.infer.predictor_io import (
     to_prediction,
     to_similarity,
 )
+from alembert.infer.search import SimilarityMeasure, find_nearest
 from alembert.infer.task_model import PARALLEL_BATCHES, TaskModel
 from alembert.tasks.compare.scores import normalise_vectors
 from alembert.tasks.files import SavedTask, choose_task, read_tasks

@@ -35,7 +35,8 @@ from alembert.train.distill.settings import (
     StageLossWeights,
     StageSettings,
 )
-from alembert.train.distill.teacher import Teacher, TeacherCacheWriter, TeacherRequest, hash_contents
+from alembert.train.distill.teacher import Teacher, TeacherRequest
+from alembert.train.distill.teacher_cache import TeacherCacheWriter, hash_contents
 from alembert.train.finetune.objective import EncodedExamples, TaskObjective
 from alembert.train.objective import MicroBatch
 from alembert.train.pretrain.objectives import Collator

@@ -34,7 +34,8 @@ from alembert.nn.model import Model
 from alembert.tasks.runtime.torch import TaskBatch
 from alembert.train.distill.layers import LayerLosses, combine_losses
 from alembert.train.distill.settings import ANSWER_LOSSES, GeneralDistillSettings, StageSettings
-from alembert.train.distill.teacher import Teacher, TeacherCache, TeacherOutputs, TeacherRequest
+from alembert.train.distill.teacher import Teacher, TeacherOutputs, TeacherRequest
+from alembert.train.distill.teacher_cache import TeacherCache
 from alembert.train.finetune.objective import EncodedExamples, TaskObjective
 from alembert.train.objective import EvalResult, MicroBatch
 from alembert.train.pretrain.lm import cut_held_out_spans

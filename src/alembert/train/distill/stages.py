@@ -32,11 +32,10 @@ from alembert.train.distill.objective import (
     fit_projections,
 )
 from alembert.train.distill.settings import DistillSettings, StageSettings
-from alembert.train.distill.teacher import (
-    Teacher,
+from alembert.train.distill.teacher import Teacher, TeacherRequest
+from alembert.train.distill.teacher_cache import (
     TeacherCache,
     TeacherCacheWriter,
-    TeacherRequest,
     count_answers,
     estimate_bytes,
     fits_on_disk,
