@@ -15,6 +15,7 @@ from alembert.tasks.answer.data import (
     check_examples,
     get_main_metric,
 )
+from alembert.tasks.answer.margin import LabelAnswerMargins
 from alembert.tasks.classify.data import ClassifyExample, ClassifyMetric, ClassifySettings
 from alembert.tasks.classify.decode import ClassifyPrediction
 from alembert.tasks.classify.task import ClassifyTask
@@ -73,6 +74,9 @@ class LabelAnswerTask(DelegatingTask[AnswerExample, ClassifyPrediction], BaseAns
 
     def decode(self, encoded: EncodedExample, outputs: Sequence[Outputs]) -> ClassifyPrediction:
         return self.inner.decode(encoded, outputs)
+
+    def margins(self) -> LabelAnswerMargins:
+        return LabelAnswerMargins(self)
 
     def apply_min_score(self, prediction: ClassifyPrediction, min_score: float) -> ClassifyPrediction:
         return self.inner.apply_min_score(prediction, min_score)

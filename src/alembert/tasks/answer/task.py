@@ -25,6 +25,7 @@ from alembert.tasks.answer.data import (
     get_main_metric,
 )
 from alembert.tasks.answer.label import LabelAnswerTask
+from alembert.tasks.answer.margin import AnswerMargins
 from alembert.tasks.answer.rows import AnswerRowBuilder, count_answer_tokens
 from alembert.tasks.answer.scores import (
     QuestionScores,
@@ -179,6 +180,9 @@ class AnswerTask(BaseAnswerTask[SpanAnswerPrediction]):
     def decode(self, encoded: EncodedExample, outputs: Sequence[Outputs]) -> SpanAnswerPrediction:
         threshold = self.threshold if self.has_none else None
         return decode_answer(encoded.layout, outputs, encoded.coverage, self.settings, threshold)
+
+    def margins(self) -> AnswerMargins:
+        return AnswerMargins(self)
 
     def apply_min_score(self, prediction: SpanAnswerPrediction, min_score: float) -> SpanAnswerPrediction:
         if prediction.answer is None or prediction.score >= min_score:

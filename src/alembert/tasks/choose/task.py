@@ -33,6 +33,7 @@ from alembert.tasks.choose.data import (
     example_from_text,
     read_file,
 )
+from alembert.tasks.choose.margin import ChooseMargins
 from alembert.tasks.choose.scores import (
     ChoosePrediction,
     build_sample_metric,
@@ -217,6 +218,9 @@ class ChooseTask(Task[ChooseExample, ChoosePrediction]):
         return ChoosePrediction.of(
             pool_choice_scores(encoded, outputs, self.settings.pool), self.temperature, encoded.coverage
         )
+
+    def margins(self) -> ChooseMargins:
+        return ChooseMargins(self)
 
     def tune(
         self, examples: Sequence[ChooseExample], encoded: Sequence[EncodedExample], outputs: ExampleOutputs

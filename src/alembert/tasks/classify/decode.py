@@ -128,6 +128,21 @@ def pool_windows(outputs_PC: npt.NDArray[np.float32], layout: ClassifyLayout, po
     return means
 
 
+def spread_gradient(
+    outputs: Sequence[npt.NDArray[np.float32]], layout: ClassifyLayout, pool: str, answer: int, gradient_C: Floats
+) -> list[npt.NDArray[np.float32]]:
+    """Return how an answer's pooled outputs change with those of all windows, weighted by `gradient_C`."""
+    outputs_PC = np.concatenate(outputs)
+    own_P = np.flatnonzero(layout.owners == answer)
+    spread_PC = np.zeros(outputs_PC.shape, np.float32)
+    if pool == "max":
+        highest_C = own_P[outputs_PC[own_P].argmax(0)]
+        spread_PC[highest_C, np.arange(len(gradient_C))] = gradient_C
+    else:
+        spread_PC[own_P] = gradient_C / len(own_P)
+    return np.split(spread_PC, np.cumsum([len(each) for each in outputs])[:-1])
+
+
 def fit_calibration(logits_AC: Floats, gold: npt.NDArray[Any], kind: ClassifyKind) -> ClassifyCalibration:
     """Fit the temperature, which changes no label, and choose the threshold of each of several labels by F1."""
     if kind == "single":
