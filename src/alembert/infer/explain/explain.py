@@ -16,7 +16,7 @@ from alembert.errors import BadInput, BadSetting
 from alembert.infer.explain.faithfulness import count_evaluations, measure_faithfulness
 from alembert.infer.explain.inputs import DecisionInputs, InputUnit
 from alembert.infer.explain.result import MAX_RESIDUE, Explanation, FeatureScore, Method, WordScore
-from alembert.infer.task_model import ModelTask, TaskEngine
+from alembert.infer.task_model import ModelTask, TaskEngine, TaskModel
 from alembert.tasks.example import Example
 from alembert.text.sentences import Span
 
@@ -43,7 +43,7 @@ def explain_decision(
     inputs = find_inputs(part, engine, example, span, label)
     chosen = choose_method(part, engine, method)
     units = [*inputs.words, *inputs.features]
-    evaluations = len(units) + count_evaluations(inputs.runner.gradients() is not None)
+    evaluations = len(units) + count_evaluations(inputs.part.runner.gradients() is not None)
     if max_tokens is not None and evaluations * inputs.tokens > max_tokens:
         raise BadInput(
             f"The decision depends on {len(units):,} words and features in {inputs.tokens:,} tokens, which are "
@@ -71,6 +71,15 @@ def explain_decision(
     )
 
 
+def choose_model_task(models: Sequence[TaskModel], name: str | None) -> tuple[TaskModel, ModelTask]:
+    """Return the task of a name, or the only one, with its model."""
+    parts = [(model, part) for model in models for part in model.tasks.values() if name in (None, part.name)]
+    if len(parts) != 1:
+        names = ", ".join(part.name for model in models for part in model.tasks.values())
+        raise BadSetting(f"The answers of one task are explained at a time; name it with `task`, one of: {names}.")
+    return parts[0]
+
+
 def choose_method(part: ModelTask, engine: TaskEngine, method: str | None) -> Method:
     """Check the method; by default gradients where the model has them."""
     has_gradients = part.runner.gradients() is not None
@@ -88,16 +97,14 @@ def find_inputs(
     part: ModelTask, engine: TaskEngine, example: Example, span: Span | None, label: str | None
 ) -> DecisionInputs:
     """Predict, choose the answer to explain, and find what it depends on."""
-    margins = part.task.margins()
+    margins = part.task.margins()  # tasks without are refused before anything is computed
     (encoded,) = part.task.encode([example], engine.tokenizer, engine.max_tokens)
     if not encoded.rows:
         raise BadInput("The model reads nothing of this input, so there is no decision to explain.")
     with engine.lock:
         ((*outputs,),) = part.runner.outputs([encoded])
     question = margins.questions(example, encoded, outputs, span, label)[0]
-    return DecisionInputs.of(
-        part.task, example, encoded, outputs, question, part.runner, engine.lock, engine.tokenizer, engine.max_tokens
-    )
+    return DecisionInputs(part, engine, example, encoded, outputs, question)
 
 
 def occlude(inputs: DecisionInputs) -> list[float]:
@@ -108,14 +115,14 @@ def occlude(inputs: DecisionInputs) -> list[float]:
 
 def integrate(inputs: DecisionInputs) -> tuple[list[float], float, int]:
     """Score each input by integrated gradients; return the scores, the residue and the steps."""
-    gradients = inputs.runner.gradients()
+    gradients = inputs.part.runner.gradients()
     assert gradients is not None
     rows, baseline = [inputs.encoded.rows[number] for number in inputs.deciding_rows], inputs.baseline
     (without_all,) = inputs.margins_without([inputs.words])
     change = inputs.base.value - without_all
     steps = _FIRST_STEPS
     while True:
-        with inputs.lock:
+        with inputs.engine.lock:
             found = gradients.integrate(rows, baseline, lambda outputs: _gradient(inputs, outputs), steps)
         residue = abs(change - sum(float(part.sum()) for part in found)) / max(abs(change), 1e-6)
         if residue <= MAX_RESIDUE or steps >= _MAX_STEPS:

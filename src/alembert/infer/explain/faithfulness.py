@@ -51,20 +51,20 @@ def count_evaluations(has_attention: bool) -> int:
 
 def attention_scores(inputs: DecisionInputs) -> list[float] | None:
     """Return how much the outputs that decide attend to each word; none: an Export."""
-    gradients = inputs.runner.gradients()
+    gradients = inputs.part.runner.gradients()
     if gradients is None:
         return None
     rows = [inputs.encoded.rows[number] for number in inputs.deciding_rows]
-    with inputs.lock:
+    with inputs.engine.lock:
         found = gradients.attention(rows)
     per_row = {}
     for number, attention_PT in zip(inputs.deciding_rows, found, strict=True):
         changes = inputs.base.gradient[number]
-        asked = np.abs(changes).sum(1) > 0 if len(changes) == len(attention_PT) else np.ones(len(attention_PT), np.bool_)
+        asked = (
+            np.abs(changes).sum(1) > 0 if len(changes) == len(attention_PT) else np.ones(len(attention_PT), np.bool_)
+        )
         per_row[number] = attention_PT[asked].mean(0)
-    return [
-        sum(float(per_row[row][list(tokens)].sum()) for row, tokens in word.cells.items()) for word in inputs.words
-    ]
+    return [sum(float(per_row[row][list(tokens)].sum()) for row, tokens in word.cells.items()) for word in inputs.words]
 
 
 def _rank(scores: Sequence[float]) -> list[int]:

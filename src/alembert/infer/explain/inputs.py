@@ -9,22 +9,18 @@ without any of the inputs. Windows whose outputs the margin does not depend on a
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, Literal
 
-import numpy as np
-
 from alembert.data.token_features import TokenFeatures
 from alembert.data.windows import Row
+from alembert.infer.task_model import ModelTask, TaskEngine
 from alembert.tasks.example import EncodedExample, Example
 from alembert.tasks.margin import Margin, MarginQuestion, TaskMargins, TextPlace
 from alembert.tasks.places import trace_pieces
-from alembert.tasks.runtime import HeadRunner, Outputs
-from alembert.tasks.task import AnyTask
+from alembert.tasks.runtime import Outputs
 from alembert.text.surface import MATCH_TAGS
-from alembert.text.tokenizer import Tokenizer
 
 BATCH_TOKENS: Final = 8192
 """Tokens that are computed together, and before another thread has its turn."""
@@ -53,31 +49,29 @@ class InputUnit:
 class DecisionInputs:
     """A decision about an example, with what it depends on."""
 
-    margins: TaskMargins[Any]
+    part: ModelTask
+    engine: TaskEngine
+    example: Example
     encoded: EncodedExample
     outputs: Sequence[Outputs]
     """Those of all rows, with all inputs."""
     question: MarginQuestion
-    places: Sequence[Sequence[TextPlace | None]]
-    runner: HeadRunner
-    lock: AbstractContextManager[Any]
-    mask_id: int
-    feature_names: tuple[str, ...]
-    """What each column of the features is."""
-    example: Example
 
-    @classmethod
-    def of(
-        cls, task: AnyTask, example: Example, encoded: EncodedExample, outputs: Sequence[Outputs],
-        question: MarginQuestion, runner: HeadRunner, lock: AbstractContextManager[Any], tokenizer: Tokenizer, longest: int,
-    ) -> DecisionInputs:  # fmt: skip
-        """Find where the tokens of the rows stand in the texts."""
-        margins = task.margins()
-        traced = trace_pieces(task, example, tokenizer, longest)
-        places = [margins.locate(example, encoded, row, pieces) for row, pieces in enumerate(traced)]
-        names = tuple(name for name in task.token_features if name != "none")
-        mask = tokenizer.mask_id
-        return cls(margins, encoded, outputs, question, places, runner, lock, mask, names, example)
+    @cached_property
+    def margins(self) -> TaskMargins[Any]:
+        """What computes the margin."""
+        return self.part.task.margins()
+
+    @cached_property
+    def places(self) -> list[list[TextPlace | None]]:
+        """Where the tokens of the rows stand in the texts."""
+        traced = trace_pieces(self.part.task, self.example, self.engine.tokenizer, self.engine.max_tokens)
+        return [self.margins.locate(self.example, self.encoded, row, pieces) for row, pieces in enumerate(traced)]
+
+    @cached_property
+    def feature_names(self) -> tuple[str, ...]:
+        """What each column of the features is."""
+        return tuple(self.part.task.token_features)[1:]  # the first row of the table stands for nothing
 
     @cached_property
     def base(self) -> Margin:
@@ -153,8 +147,8 @@ class DecisionInputs:
         for begin in range(0, len(sets), size):
             chunk = sets[begin : begin + size]
             rows = [tuple(self._without(row, units) for row in self.deciding_rows) for units in chunk]
-            with self.lock:
-                found = self.runner.outputs([EncodedExample(each, self.encoded.coverage) for each in rows])
+            with self.engine.lock:
+                found = self.part.runner.outputs([EncodedExample(each, self.encoded.coverage) for each in rows])
             for outputs in found:
                 yield self.margin_of(outputs).value
 
@@ -169,7 +163,7 @@ class DecisionInputs:
         row = self.encoded.rows[number]
         words = [token for unit in units if unit.kind == "word" for token in unit.cells.get(number, ())]
         ids = row.ids.copy()
-        ids[words] = self.mask_id
+        ids[words] = self.engine.tokenizer.mask_id
         if row.features is None:
             return replace(row, ids=ids)
         rows_TF, nothing_F = row.features.rows_TF.copy(), row.features.nothing_F

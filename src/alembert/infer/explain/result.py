@@ -12,7 +12,11 @@ from alembert.text.sentences import Span
 
 Method = Literal["gradients", "occlusion"]
 MAX_RESIDUE: Final = 0.01
-_SHOWN_WORDS: Final = 10
+DEFAULT_NOTE: Final = "No span or label was given, so this is the answer that the model is least sure of."
+_SHOWN: Final = 10
+"""Words, and features, that are printed."""
+_LEAST_SHARE: Final = 0.03
+"""Of the highest score; features below it are not shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +60,7 @@ class Faithfulness:
     @property
     def better_than_random(self) -> bool:
         """Whether the order is better than random ones by both measures."""
-        return (
-            self.comprehensiveness > self.random_comprehensiveness and self.sufficiency < self.random_sufficiency
-        )
+        return self.comprehensiveness > self.random_comprehensiveness and self.sufficiency < self.random_sufficiency
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -95,9 +97,16 @@ class Explanation:
         """The text, or the first of several."""
         return self.texts[0]
 
-    def ranked_words(self) -> list[WordScore]:
-        """Return the words, those with the highest scores first."""
-        return sorted(self.words, key=lambda word: -word.score)
+    def strongest_words(self, count: int) -> list[WordScore]:
+        """Return the words that decide most, for the answer or against it; the highest scores first."""
+        strongest = sorted(self.words, key=lambda word: -abs(word.score))[:count]
+        return sorted(strongest, key=lambda word: -word.score)
+
+    def strongest_features(self, count: int) -> list[FeatureScore]:
+        """Return the features that decide most, without those that hardly count; the highest scores first."""
+        least = _LEAST_SHARE * max((abs(word.score) for word in self.words), default=0)
+        strongest = sorted(self.features, key=lambda each: -abs(each.score))[:count]
+        return sorted((each for each in strongest if abs(each.score) > least), key=lambda each: -each.score)
 
     def record(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -117,12 +126,10 @@ class Explanation:
             "faithfulness": self.faithfulness.to_dict(),
         }
 
-    def notes(self) -> list[str]:
-        """Say in sentences what must be known with the picture."""
+    def warnings(self) -> list[str]:
+        """Say in sentences why the picture may mislead."""
         faithful = self.faithfulness
         notes = []
-        if self.is_default:
-            notes.append("No span or label was given, so this is the answer that the model is least sure of.")
         if self.residue is not None and self.residue > MAX_RESIDUE:
             notes.append(
                 f"The scores miss {self.residue:.1%} of the change that they should add up to, after {self.steps} steps: "
@@ -137,14 +144,16 @@ class Explanation:
 
     def to_lines(self) -> list[str]:
         """Return lines for people."""
-        top = sorted(self.ranked_words()[:_SHOWN_WORDS], key=lambda word: -word.score)
         widest = max((abs(word.score) for word in self.words), default=0) or 1
         lines = [
             f"{self.question}: margin {self.margin:.2f}, by {self.method}{self._residue_text()}",
-            *(f"{word.score:8.2f}  {_bar(word.score / widest):10}  {word.start}-{word.end}  {word.text}" for word in top),
+            *(
+                f"{word.score:8.2f}  {_bar(word.score / widest):10}  {word.start}-{word.end}  {word.text}"
+                for word in self.strongest_words(_SHOWN)
+            ),
         ]
-        lines += [f"{each.score:8.2f}  {each.name}" for each in self.features[:_SHOWN_WORDS] if abs(each.score) >= 0.005]
-        return [*lines, *self.faithfulness_lines(), *self.notes()]
+        lines += [f"{each.score:8.2f}  {'':10}  of which {each.name}" for each in self.strongest_features(_SHOWN)]
+        return [*lines, *self.faithfulness_lines(), *self.warnings(), *([DEFAULT_NOTE] if self.is_default else [])]
 
     def _residue_text(self) -> str:
         return "" if self.residue is None else f", residue {self.residue:.2%} after {self.steps} steps"

@@ -49,7 +49,9 @@ class AnswerMargins(TaskMargins[AnswerExample]):
         chosen = span or (answer.start, answer.end)  # type: ignore[union-attr]
         tokens = encoded.layout.passage.find_tokens(chosen)
         if tokens is None:
-            raise BadInput(f"The span {chosen[0]}:{chosen[1]} has no word of the passage. Give the characters of an answer.")
+            raise BadInput(
+                f"The span {chosen[0]}:{chosen[1]} has no word of the passage. Give the characters of an answer."
+            )
         is_given = answer is not None and chosen == (answer.start, answer.end)
         verb = "is the answer" if is_given else "is not the answer"
         score = answer.score if is_given and answer is not None else None

@@ -129,7 +129,11 @@ def pool_windows(outputs_PC: npt.NDArray[np.float32], layout: ClassifyLayout, po
 
 
 def spread_gradient(
-    outputs: Sequence[npt.NDArray[np.float32]], layout: ClassifyLayout, pool: str, answer: int, gradient_C: Floats
+    outputs: Sequence[npt.NDArray[np.float32]],
+    layout: ClassifyLayout,
+    pool: str,
+    answer: int,
+    gradient_C: npt.NDArray[np.float32],
 ) -> list[npt.NDArray[np.float32]]:
     """Return how an answer's pooled outputs change with those of all windows, weighted by `gradient_C`."""
     outputs_PC = np.concatenate(outputs)

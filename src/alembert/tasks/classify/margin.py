@@ -64,7 +64,10 @@ class ClassifyMargins(TaskMargins[ClassifyExample]):
     ) -> MarginQuestion:
         if answer.value is not None:
             return MarginQuestion(
-                f"why {where} has {answer.value:.4g} and not {self.task.mean:.4g}, the mean in training", "", number, span
+                f"why {where} has {answer.value:.4g} and not {self.task.mean:.4g}, the mean in training",
+                "",
+                number,
+                span,
             )
         given = answer.all_labels
         sure = answer.probabilities

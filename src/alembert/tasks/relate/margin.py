@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from alembert.errors import BadInput
+from alembert.tasks.classify.decode import ClassifyAnswer
 from alembert.tasks.example import EncodedExample
 from alembert.tasks.margin import (
     Margin,
@@ -51,13 +52,11 @@ class RelateMargins(TaskMargins[RelateExample]):
         prediction = self.task.decode(encoded, outputs)
         read = [
             (pair, answer)
-            for pair, answer, is_read in zip(
-                prediction.pairs, prediction.answers, encoded.layout.is_read, strict=True
-            )
+            for pair, answer, is_read in zip(prediction.pairs, prediction.answers, encoded.layout.is_read, strict=True)
             if is_read
         ]
         asked = [
-            self._question(example, pair, label or str(answer.label), row, answer.score, label in (None, answer.label))
+            self._question(example, pair, row, answer, label)
             for row, (pair, answer) in enumerate(read)
             if span is None or span in [(each.start, each.end) for each in _ends(example, pair)]
         ]
@@ -67,11 +66,13 @@ class RelateMargins(TaskMargins[RelateExample]):
         return sorted(asked, key=lambda question: (question.label == self.task.rules.negative, question.score or 0))
 
     def _question(
-        self, example: RelateExample, pair: CandidatePair, label: str, row: int, score: float | None, is_given: bool
+        self, example: RelateExample, pair: CandidatePair, row: int, answer: ClassifyAnswer, label: str | None
     ) -> MarginQuestion:
         head, tail = (quote(example.text, (each.start, each.end)) for each in _ends(example, pair))
-        sentence = f"why {head} and {tail} {'are' if is_given else 'are not'} related as {label}"
-        return MarginQuestion(sentence, label, row, score=score if is_given else None)
+        name = label or str(answer.label)
+        is_given = name == answer.label
+        sentence = f"why {head} and {tail} {'are' if is_given else 'are not'} related as {name}"
+        return MarginQuestion(sentence, name, row, score=answer.score if is_given else None)
 
     def margin(self, encoded: EncodedExample, outputs: Sequence[Outputs], question: MarginQuestion) -> Margin:
         row, chosen = question.answer, self.task.classes.index(question.label)

@@ -61,11 +61,11 @@ class ModelGradients:
         embeddings = self.model.encoder.embeddings
         device = embeddings.token.weight.device
         ids, base = (torch.from_numpy(each.ids).to(device) for each in (row, baseline))
-        pieces_T1E = (embeddings.token(ids) - embeddings.token(base))[:, None]
+        pieces_T1E: Tensor = (embeddings.token(ids) - embeddings.token(base))[:, None]
         if embeddings.features is None or row.features is None or baseline.features is None:
             return pieces_T1E
         table_VE = embeddings.features.weight
-        own, other = (torch.from_numpy(each.features.rows_TF).to(device) for each in (row, baseline))  # type: ignore[union-attr]
+        own, other = (torch.from_numpy(each.rows_TF).to(device) for each in (row.features, baseline.features))
         return torch.cat((pieces_T1E, table_VE[own] - table_VE[other]), 1)
 
     def _gradients(
@@ -90,7 +90,8 @@ class ModelGradients:
         chunks = [gradient(found[begin : begin + len(rows)]) for begin in range(0, len(found), len(rows))]
         weights = np.concatenate([part for chunk in chunks for part in chunk])
         (gradients_NE,) = torch.autograd.grad(outputs, added_NE, torch.from_numpy(weights).to(outputs))
-        return gradients_NE[at_N].unflatten(0, (len(points_S), -1))
+        own: Tensor = gradients_NE[at_N]
+        return own.view(len(points_S), -1, own.shape[1])
 
     @torch.inference_mode()
     def attention(self, rows: Sequence[Row]) -> list[npt.NDArray[np.float64]]:

@@ -112,9 +112,7 @@ class TagMargins(TaskMargins[TagExample]):
 
     # -- paths
 
-    def _path_margin(
-        self, layout: TagLayout, outputs: Sequence[Outputs], first: int, end: int, label: str
-    ) -> Margin:
+    def _path_margin(self, layout: TagLayout, outputs: Sequence[Outputs], first: int, end: int, label: str) -> Margin:
         number = int(np.searchsorted(layout.first_words_of_sequences, first, side="right")) - 1
         begin = layout.first_words_of_sequences[number]
         emissions_WC = layout.split_sequences(outputs)[number].astype(np.float64)
@@ -141,7 +139,9 @@ class TagMargins(TaskMargins[TagExample]):
         if not self._has_ends and not self.task.output_names and end < count:
             allowed_WC[end] = [tag != f"I-{label}" for tag in self.task.tags]
         if not allowed_WC.any(1).all():
-            raise BadInput("The model tags words one by one, so a span of several words is no answer of it. Give one word.")
+            raise BadInput(
+                "The model tags words one by one, so a span of several words is no answer of it. Give one word."
+            )
         return allowed_WC
 
     @property
@@ -166,9 +166,7 @@ class TagMargins(TaskMargins[TagExample]):
 
     # -- spans
 
-    def _span_margin(
-        self, layout: TagLayout, outputs: Sequence[Outputs], first: int, end: int, label: str
-    ) -> Margin:
+    def _span_margin(self, layout: TagLayout, outputs: Sequence[Outputs], first: int, end: int, label: str) -> Margin:
         row = next(number for number, own in enumerate(layout.owned_words) if own[0] <= first < own[1])
         vectors_WC = outputs[row].astype(np.float64)
         i, j = first - layout.first_words[row], end - 1 - layout.first_words[row]
