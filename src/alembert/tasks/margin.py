@@ -107,7 +107,7 @@ def compare_class(logits_C: Any, chosen: int) -> tuple[float, Outputs]:
 def find_class(label: str | None, labels: Sequence[str]) -> str | None:
     """Check a label that was asked about."""
     if label is not None and label not in labels:
-        raise BadInput(f"The model has no label {label!r}; it has {', '.join(labels)}. Ask about one of these.")
+        raise BadInput(f"The model does not have the label that was asked about; it has {', '.join(labels)}.")
     return label
 
 

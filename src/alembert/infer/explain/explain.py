@@ -87,8 +87,8 @@ def choose_method(part: ModelTask, engine: TaskEngine, method: str | None) -> Me
         raise BadSetting(f"`method` is {method!r}; expected {' or '.join(METHODS)}.")
     if method == "gradients" and not has_gradients:
         raise BadSetting(
-            f"{part.saved.folder} is an Export ({engine.name}), which has no gradients. Use the method occlusion, or the "
-            "Checkpoint that the Export was made of."
+            f"The model is an Export ({engine.name}), which has no gradients. Use the method occlusion, or the Checkpoint "
+            "that the Export was made of."
         )
     return "gradients" if has_gradients and method != "occlusion" else "occlusion"
 
