@@ -12,7 +12,6 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -226,10 +225,11 @@ class Explaining:
         """Explain each of a batch."""
         start = time.perf_counter()
         assert self.served.model is not None
-        explain = partial(
-            explain_decision, self.part, self.served.model.engine, max_tokens=self.max_tokens, **self.asked
-        )
-        records = [explain(job.example).record() for job in jobs]
+        engine = self.served.model.engine
+        records = [
+            explain_decision(self.part, engine, job.example, max_tokens=self.max_tokens, **self.asked).record()
+            for job in jobs
+        ]
         return BatchAnswer(records, 0.0, time.perf_counter() - start)
 
 

@@ -92,8 +92,8 @@ class TagMargins(TaskMargins[TagExample]):
     def _refuse(self, label: str | None) -> list[MarginQuestion]:
         what = f"entity with the label {label}" if label else "entity"
         raise BadInput(
-            f"The model finds no {what} in the text, so there is none to explain. To ask why not, give a span of characters: "
-            "--span START:END, or span=(start, end)."
+            f"The model finds no {what} in the text, so there is none to explain. To ask why "
+            "not, give a span of characters."
         )
 
     def _find_words(self, layout: TagLayout, span: Span) -> tuple[int, int]:
