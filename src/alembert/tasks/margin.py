@@ -38,6 +38,8 @@ class MarginQuestion:
     span: Span | None = None
     score: float | None = None
     """How sure the model is of it; none: it is no answer of the model, or that is not known."""
+    is_given: bool = True
+    """Whether it is an answer of the model; if not, the question is why not."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +49,9 @@ class Margin:
     value: float
     gradient: tuple[Outputs, ...]
     """How the margin changes with each output of each row."""
+
+    def __neg__(self) -> Margin:
+        return Margin(-self.value, tuple(-each for each in self.gradient))
 
 
 class TextPlace(NamedTuple):

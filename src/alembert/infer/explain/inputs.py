@@ -76,7 +76,7 @@ class DecisionInputs:
     @cached_property
     def base(self) -> Margin:
         """The margin with all inputs."""
-        return self.margins.margin(self.encoded, self.outputs, self.question)
+        return self._margin(self.outputs)
 
     @cached_property
     def deciding_rows(self) -> list[int]:
@@ -157,7 +157,12 @@ class DecisionInputs:
         changed = list(self.outputs)
         for row, own in zip(self.deciding_rows, outputs, strict=True):
             changed[row] = own
-        return self.margins.margin(self.encoded, changed, self.question)
+        return self._margin(changed)
+
+    def _margin(self, outputs: Sequence[Outputs]) -> Margin:
+        """Compute by how much the model's answer beats the best other one; what it does not answer is the other one."""
+        margin = self.margins.margin(self.encoded, outputs, self.question)
+        return margin if self.question.is_given else -margin
 
     def _without(self, number: int, units: Sequence[InputUnit]) -> Row:
         row = self.encoded.rows[number]

@@ -133,7 +133,8 @@ def _render_help(explanation: Explanation) -> str:
     gradients = "Gradients are integrated from a text of masks; the residue is what the scores miss of the change."
     occlusion = "The score of a word is what the margin loses if the word is masked."
     lines = [
-        "The margin is the score of the answer less that of the best other one; below 0 the model answers otherwise.",
+        "The margin is the score of the answer less that of the best other one; if the question is why not, it is by how "
+        "much what was asked about loses.",
         gradients if explanation.method == "gradients" else occlusion,
         "A solid line below a word marks what speaks for the answer, a dashed one what speaks against it; the words of the "
         "answer itself are bold, with a line above them.",

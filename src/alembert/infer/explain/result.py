@@ -79,7 +79,7 @@ class Explanation:
     label: str
     method: Method
     margin: float
-    """The score of the answer less that of the best other one; below 0 the model answers otherwise."""
+    """The score of the answer less that of the best other one; of what is no answer of the model, by how much it loses."""
     words: tuple[WordScore, ...]
     """In the order of the text."""
     features: tuple[FeatureScore, ...] = ()

@@ -55,7 +55,7 @@ class AnswerMargins(TaskMargins[AnswerExample]):
         is_given = answer is not None and chosen == (answer.start, answer.end)
         verb = "is the answer" if is_given else "is not the answer"
         score = answer.score if is_given and answer is not None else None
-        return [MarginQuestion(f"why {quote(example.passage, chosen)} {verb}", "", tokens, chosen, score)]
+        return [MarginQuestion(f"why {quote(example.passage, chosen)} {verb}", "", tokens, chosen, score, is_given)]
 
     def margin(self, encoded: EncodedExample, outputs: Sequence[Outputs], question: MarginQuestion) -> Margin:
         given, best, no_answer = question.answer, *self._rivals(encoded.layout, outputs, question.answer)

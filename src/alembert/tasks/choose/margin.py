@@ -48,9 +48,10 @@ class ChooseMargins(TaskMargins[ChooseExample]):
         names = [str(number) for number in range(1, len(example.choices) + 1)]
         taken = names[prediction.choice]
         name = find_class(label, names) or taken
-        verb = "is" if name == taken else "is not"
-        score = prediction.score if name == taken else None
-        return [MarginQuestion(f"why choice {name} {verb} taken", name, int(name) - 1, score=score)]
+        is_taken = name == taken
+        sentence = f"why choice {name} {'is' if is_taken else 'is not'} taken"
+        score = prediction.score if is_taken else None
+        return [MarginQuestion(sentence, name, int(name) - 1, score=score, is_given=is_taken)]
 
     def margin(self, encoded: EncodedExample, outputs: Sequence[Outputs], question: MarginQuestion) -> Margin:
         pool = self.task.settings.pool

@@ -73,8 +73,11 @@ class ClassifyMargins(TaskMargins[ClassifyExample]):
         sure = answer.probabilities
         ranked = sorted(given or sure, key=lambda name: sure[name], reverse=not given)  # what is least certain first
         name = label or ranked[0]
-        verb = "is" if name in given else "is not"
-        return MarginQuestion(f"why {where} {verb} {name}", name, number, span, sure[name] if name in given else None)
+        is_given = name in given
+        score = sure[name] if is_given else None
+        return MarginQuestion(
+            f"why {where} {'is' if is_given else 'is not'} {name}", name, number, span, score, is_given
+        )
 
     def margin(self, encoded: EncodedExample, outputs: Sequence[Outputs], question: MarginQuestion) -> Margin:
         value, gradient_C = self._compare(self.task.pool(encoded, outputs)[question.answer], question.label)

@@ -72,7 +72,7 @@ class RelateMargins(TaskMargins[RelateExample]):
         name = label or str(answer.label)
         is_given = name == answer.label
         sentence = f"why {head} and {tail} {'are' if is_given else 'are not'} related as {name}"
-        return MarginQuestion(sentence, name, row, score=answer.score if is_given else None)
+        return MarginQuestion(sentence, name, row, score=answer.score if is_given else None, is_given=is_given)
 
     def margin(self, encoded: EncodedExample, outputs: Sequence[Outputs], question: MarginQuestion) -> Margin:
         row, chosen = question.answer, self.task.classes.index(question.label)

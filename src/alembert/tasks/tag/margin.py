@@ -84,7 +84,7 @@ class TagMargins(TaskMargins[TagExample]):
         span = int(offsets.starts_W[words[0]]), int(offsets.ends_W[words[1] - 1])
         types = [label] if label else dict.fromkeys(tag[2:] for tag in self.task.tags if tag != "O")
         asked = [
-            MarginQuestion(f"why {quote(example.text, span)} is not {each}", each, (*words, each), span)
+            MarginQuestion(f"why {quote(example.text, span)} is not {each}", each, (*words, each), span, is_given=False)
             for each in types
         ]
         return sorted(asked, key=lambda question: -self.margin(encoded, outputs, question).value)
