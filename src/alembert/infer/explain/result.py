@@ -127,7 +127,7 @@ class Explanation:
         }
 
     def warnings(self) -> list[str]:
-        """Say in sentences why the picture may mislead."""
+        """List in sentences why the picture may mislead."""
         faithful = self.faithfulness
         notes = []
         if self.residue is not None and self.residue > MAX_RESIDUE:
