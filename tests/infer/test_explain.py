@@ -27,7 +27,7 @@ def caused() -> list[dict[str, Any]]:
     """Texts of six words each, of which one decides the label."""
     random = np.random.default_rng(3)
     lines = []
-    for number in range(32):
+    for number in range(48):
         words = random.choice(WORDS, 6).tolist()
         if number % 2:
             words[int(random.integers(6))] = CAUSE
@@ -58,7 +58,7 @@ def train(name: str, case: Case, folder: Path, monkeypatch: pytest.MonkeyPatch, 
     target, head = collate_rows(rows, range(len(rows))), opened.task.head().kind
     model = checkpoint.model.train()
     torch.manual_seed(1)
-    optimiser = torch.optim.Adam(model.parameters(), 1e-2)
+    optimiser = torch.optim.Adam(model.parameters(), 5e-3)
     for _ in range(steps):
         outputs = model(target.batch, [head], positions_P=target.positions, only=True)[head]
         loss = opened.task.loss(model.head(head), outputs, target, LossSettings())
@@ -74,7 +74,7 @@ def train(name: str, case: Case, folder: Path, monkeypatch: pytest.MonkeyPatch, 
 def classifier(tmp_path_factory: pytest.TempPathFactory) -> Any:
     with pytest.MonkeyPatch.context() as patch:
         yield alembert.load(
-            train("caused", Case("classify", {}, caused), tmp_path_factory.mktemp("caused"), patch, steps=80)
+            train("caused", Case("classify", {}, caused), tmp_path_factory.mktemp("caused"), patch, steps=150)
         )
 
 
@@ -82,7 +82,7 @@ def classifier(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def tagger(tmp_path_factory: pytest.TempPathFactory) -> Any:
     case = Case("tag", {"head": "crf", "case": True}, tagged_by_case)
     with pytest.MonkeyPatch.context() as patch:
-        yield alembert.load(train("case", case, tmp_path_factory.mktemp("case"), patch, steps=80))
+        yield alembert.load(train("case", case, tmp_path_factory.mktemp("case"), patch, steps=150))
 
 
 @pytest.mark.parametrize("method", ["gradients", "occlusion"])
