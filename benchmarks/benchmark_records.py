@@ -158,7 +158,7 @@ def figures_of(line: Mapping[str, Any]) -> dict[str, Figure]:
 
 def machine_kind() -> str:
     """Name the processor, its cores and its instruction sets: nothing that only this machine has."""
-    from alembert.hardware.cpu import read_cpu
+    from alembert.hardware.environment import read_cpu
 
     cpu, cores = read_cpu(), os.cpu_count() or 1
     return describe_kind(cpu.model, cpu.flags, cores)

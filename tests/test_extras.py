@@ -102,6 +102,7 @@ def test_a_sentence_says_how_to_do_without(monkeypatch: pytest.MonkeyPatch) -> N
         ("evaluate", "onnx", "examples.jsonl"),
         ("inspect", "errors", "onnx", "examples.jsonl"),
         ("inspect", "tokens", "onnx", TEXT),
+        ("inspect", "why", "onnx", TEXT, "--span", "0:3"),
         ("vocab", "report", "onnx", "notes.jsonl"),
         ("vocab", "learn", "notes.txt", "--size", 50, "--out", "learnt"),
         ("embed", "encode", "vectors", "notes.jsonl", "--out", "encoded"),

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from alembert.errors import UserError
     from alembert.files.checkpoint import Checkpoint, open  # noqa: A004
     from alembert.infer.evaluate import Evaluation
+    from alembert.infer.explain.result import Explanation
     from alembert.infer.language_model import FilledMask, GeneratedText, TextScore
     from alembert.infer.predictions import (
         AnnotatedDocument,
@@ -87,6 +88,7 @@ _HOMES: Final = {
     "EmbeddingResult": "alembert.api.inference",
     "Entity": "alembert.corpus.document",
     "Evaluation": "alembert.infer.evaluate",
+    "Explanation": "alembert.infer.explain.result",
     "ExportResult": "alembert.api.exporting",
     "FailedPrediction": "alembert.infer.predictions",
     "FilledMask": "alembert.infer.language_model",
@@ -134,6 +136,7 @@ __all__ = [
     "EmbeddingResult",
     "Entity",
     "Evaluation",
+    "Explanation",
     "ExportResult",
     "FailedPrediction",
     "FilledMask",

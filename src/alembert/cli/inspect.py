@@ -17,6 +17,7 @@ from rich.text import Text
 
 from alembert.cli import SET_ASIDE, VerbCommand
 from alembert.cli.inspect_masks import masks
+from alembert.cli.inspect_why import why
 from alembert.cli.options import (
     LABELLED_HELP,
     MODEL_HELP,
@@ -136,9 +137,12 @@ def _escape_lines(text: str) -> str:
     return "\n".join(map(escape_controls, text.split("\n")))
 
 
-app = typer.Typer(help="Inspect a text, a tokenizer, training data or the errors of a model.", rich_markup_mode=None)
+app = typer.Typer(
+    help="Inspect a text, a tokenizer, training data, or the errors and decisions of a model.", rich_markup_mode=None
+)
 app.command("masks", cls=VerbCommand)(masks)
 app.command("errors", cls=VerbCommand)(errors)
+app.command("why", cls=VerbCommand)(why)
 
 _COLOURS = ("cyan", "magenta", "green", "blue")
 _MAX_WORD_CHARACTERS = 60

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,8 @@ from alembert.errors import BadFile, BadInput, BadSetting, UserError
 from alembert.infer.annotate_pipeline import Pipeline, PipelineOutput, annotates_documents
 from alembert.infer.embedder import Embedder
 from alembert.infer.engines import choose_device, open_engine, open_torch_engine
+from alembert.infer.explain.explain import choose_model_task, explain_decision
+from alembert.infer.explain.result import Explanation
 from alembert.infer.index import VectorIndex
 from alembert.infer.predictions import AnnotatedDocument, FailedPrediction, Prediction, SearchHit
 from alembert.infer.predictor_io import (
@@ -35,6 +37,7 @@ from alembert.infer.predictor_io import (
     to_document,
     to_example,
     to_prediction,
+    to_read_example,
     to_similarity,
 )
 from alembert.infer.search import SimilarityMeasure, find_nearest
@@ -169,6 +172,29 @@ class Predictor:
         text: Any = item.text if isinstance(item, Document) else item
         text = text.get("text") if isinstance(text, Mapping) else text
         return AnnotatedDocument(name, text if isinstance(text, str) else "", problem=str(error))
+
+    # -- explanations
+
+    def explain(
+        self,
+        input: PredictorInput,  # noqa: A002
+        *,
+        span: tuple[int, int] | None = None,
+        label: str | None = None,
+        method: Literal["gradients", "occlusion"] | None = None,
+        task: str | None = None,
+    ) -> Explanation:
+        """Explain an answer for one input: which words made it, and how faithful that picture is.
+
+        `span` are the characters of an entity and `label` its type, or the label of a text; without either it is the answer
+        that the model is least sure of. `method` is `gradients` (by default, for Checkpoints) or `occlusion`.
+        """
+        self._check_process()
+        if not self._models:
+            raise BadSetting(f"{self.folders[0]} was not fine-tuned for decisions, so there are none to explain.")
+        model, part = choose_model_task(self._models, task)
+        example = to_read_example(part.task, input, 1)
+        return explain_decision(part, model.engine, example, span=span, label=label, method=method)
 
     # -- vectors
 

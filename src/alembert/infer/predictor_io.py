@@ -116,6 +116,17 @@ def to_example(task: AnyTask, item: Any, number: int) -> Any:
     return example
 
 
+def to_read_example(task: AnyTask, item: Any, number: int) -> Any:
+    """Make an example of an input for one task, which reads a text alone where it annotates documents."""
+    is_text = isinstance(item, str) or not (is_pair(item) or task.annotation.reads == "entities")
+    if not is_text or (not isinstance(item, str) and task.annotation.writes is None):
+        return to_example(task, item, number)
+    text = to_document(item, number).text
+    (example,) = task.examples_from_texts([text], [input_id(item, number)])
+    task.check([example])
+    return example
+
+
 def to_prediction(task: AnyTask, example: Any, prediction: Any) -> Prediction:
     """Turn the answer of a task into a prediction for the user."""
     if task.name == "relate":

@@ -6,7 +6,7 @@ JSON lines are answered line by line, in their order, with `error` in place of w
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +32,7 @@ from alembert.serve.wire import (
     BadLine,
     DecisionRequest,
     EmbedRequest,
+    ExplainRequest,
     PredictRequest,
     RequestProblem,
     decode,
@@ -63,6 +64,7 @@ class Routes:
             Route("/v1/models", self.models, methods=["GET"]),
             Route("/v1/predict", self.predict, methods=["POST"]),
             Route("/v1/embed", self.embed, methods=["POST"]),
+            Route("/v1/explain", self.explain, methods=["POST"]),
             Route("/v1/decisions", self.decide, methods=["POST"]),
             Route("/v1/labels", self.labels, methods=["GET"]),
         ]
@@ -89,6 +91,18 @@ class Routes:
         computation = self.service.find_model(asked.model).embedding()
         return await self._answer(request, computation, list_inputs(asked.inputs), "embeddings", asked.model)
 
+    async def explain(self, request: Request) -> Response:
+        """Explain an answer for one text or object."""
+        service = self.service
+        asked = decode(await self._body(request), ExplainRequest)
+        service.check_size([asked.inputs])
+        model = service.find_model(asked.model)
+        question = {"span": asked.span, "label": asked.label, "method": asked.method}
+        computation = model.explaining(question, asked.task, service.settings.max_explain_tokens)
+        jobs = await run_in_threadpool(computation.prepare, [asked.inputs])
+        ticket = service.submit(computation, [asked.inputs], jobs, [job.tokens for job in jobs])
+        return await self._respond(request, ticket, lambda answers: {"model": model.name, "explanation": answers[0]})
+
     def _computation(self, asked: PredictRequest) -> Computation:
         return self.service.find_model(asked.model).prediction(asked.min_score, asked.min_precision)
 
@@ -99,6 +113,14 @@ class Routes:
         service = self.service
         service.check_size(inputs)
         ticket = service.submit(computation, inputs, computation.prepare(inputs))
+        name = service.find_model(model).name
+        return await self._respond(request, ticket, lambda answers: {"model": name, key: answers})
+
+    async def _respond(
+        self, request: Request, ticket: Ticket, content: Callable[[list[Any]], dict[str, Any]]
+    ) -> Response:
+        """Wait for all answers, and write what is made of them."""
+        service = self.service
         try:
             answers = await unless_disconnected(_collect(ticket), _wait_for_disconnect(request))
         finally:
@@ -109,8 +131,7 @@ class Routes:
             if isinstance(answer, Exception):
                 problem = to_problem(answer)
                 raise RequestProblem(problem.status, problem.kind, f"Input {number}: {problem}")
-        content = {"model": service.find_model(model).name, key: answers}
-        return Response(encode(content), headers={"server-timing": server_timing(ticket)}, media_type=JSON)
+        return Response(encode(content(answers)), headers={"server-timing": server_timing(ticket)}, media_type=JSON)
 
     async def _answer_lines(self, request: Request, computation: Computation, model: str | None) -> Response:
         """Answer each line with a line, as soon as it and all before it are done."""

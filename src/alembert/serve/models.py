@@ -18,9 +18,11 @@ from typing import Any, Final
 from alembert.errors import BadFile, BadInput, BadSetting, UserError
 from alembert.infer.embedder import Embedder, open_stated_embedder
 from alembert.infer.engines import choose_device
+from alembert.infer.explain.explain import choose_model_task, explain_decision
+from alembert.infer.explain.faithfulness import count_evaluations
 from alembert.infer.predictions import coverage_dict
 from alembert.infer.predictor_io import to_example
-from alembert.infer.task_model import TaskExamples, TaskModel
+from alembert.infer.task_model import ModelTask, TaskExamples, TaskModel
 
 ServiceInput = str | dict[str, Any]
 """What a client asks about: a text, or an object with the keys that a task needs."""
@@ -96,6 +98,13 @@ class ServedModel:
             raise BadSetting(f"The model {self.name} makes vectors and predicts nothing. Use /v1/embed.")
         model = self.model.with_threshold(min_score, min_precision)
         return Prediction((self.name, min_score, min_precision), model)
+
+    def explaining(self, asked: Mapping[str, Any], task: str | None = None, max_tokens: int = 200_000) -> Explaining:
+        """Return the computation of explanations of what is asked: span, label, method."""
+        if self.model is None:
+            raise BadSetting(f"The model {self.name} makes vectors and no decisions that could be explained.")
+        _, part = choose_model_task([self.model], task)
+        return Explaining((self.name, "explain", part.name, *asked.values()), self, part, asked, max_tokens)
 
     def embedding(self) -> Embedding:
         """Return the computation of vectors."""
@@ -175,7 +184,56 @@ class Embedding:
         return BatchAnswer(answers, 0.0, seconds)
 
 
-Computation = Prediction | Embedding
+@dataclass(frozen=True)
+class ExplainJob:
+    """A text with what it is thought to cost."""
+
+    example: Any
+    tokens: int
+
+
+@dataclass(frozen=True)
+class Explaining:
+    """Computes explanations of answers, one at a time."""
+
+    key: tuple[Any, ...]
+    served: ServedModel = field(compare=False)
+    part: ModelTask = field(compare=False)
+    asked: Mapping[str, Any] = field(compare=False)
+    """Span, label and method."""
+    max_tokens: int
+
+    def prepare(self, inputs: Sequence[ServiceInput], first: int = 1) -> list[ExplainJob]:
+        """Turn inputs into examples, and estimate what they cost: the text once, and its longest row once for each token."""
+        examples = self.served.prediction().prepare(inputs, first)
+        return [self._job(example[self.part.name]) for example in examples]
+
+    def _job(self, example: Any) -> ExplainJob:
+        self.part.task.margins()  # refuses tasks without
+        assert self.served.model is not None
+        engine = self.served.model.engine
+        (encoded,) = self.part.task.encode([example], engine.tokenizer, engine.max_tokens)
+        if encoded.tokens > self.max_tokens:
+            raise BadInput(
+                f"The text has {encoded.tokens:,} tokens; an explanation may need at most {self.max_tokens:,}. Send a part of it."
+            )
+        longest = max((row.length for row in encoded.rows), default=0)
+        cost = encoded.tokens + longest * (longest + count_evaluations(has_attention=True))
+        return ExplainJob(example, min(cost, self.max_tokens))
+
+    def compute(self, jobs: Sequence[ExplainJob]) -> BatchAnswer:
+        """Explain each of a batch."""
+        start = time.perf_counter()
+        assert self.served.model is not None
+        engine = self.served.model.engine
+        records = [
+            explain_decision(self.part, engine, job.example, max_tokens=self.max_tokens, **self.asked).record()
+            for job in jobs
+        ]
+        return BatchAnswer(records, 0.0, time.perf_counter() - start)
+
+
+Computation = Prediction | Embedding | Explaining
 
 
 def compute_each(compute: Callable[[Sequence[Any]], BatchAnswer], items: Sequence[Any]) -> BatchAnswer:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from alembert import __version__
-from alembert.serve.wire import JSON, JSON_LINES, DecisionRequest, EmbedRequest, PredictRequest
+from alembert.serve.wire import JSON, JSON_LINES, DecisionRequest, EmbedRequest, ExplainRequest, PredictRequest
 
 _REFUSALS: Final = {
     "400": "The body is not JSON.",
@@ -47,7 +47,7 @@ _LINES: Final = (
 
 def describe_service() -> dict[str, Any]:
     """Return the OpenAPI document."""
-    bodies = (PredictRequest, EmbedRequest, DecisionRequest)
+    bodies = (PredictRequest, EmbedRequest, ExplainRequest, DecisionRequest)
     _, schemas = msgspec.json.schema_components(bodies, ref_template="#/components/schemas/{name}")
     return {
         "openapi": "3.1.0",
@@ -73,6 +73,15 @@ def _paths() -> dict[str, Any]:
             )
         },
         "/v1/embed": {"post": _post("Vectors of texts", f"One vector for each text. {_LINES}", EmbedRequest, True)},
+        "/v1/explain": {
+            "post": _post(
+                "Explain an answer",
+                "Which words and features made an answer, and how faithful that picture is: the record of `alembert inspect "
+                "why --json`.",
+                ExplainRequest,
+                False,
+            )
+        },
         "/v1/decisions": {
             "post": _post("Append a decision", "Only if the server has --label FILE.", DecisionRequest, False)
         },

@@ -97,13 +97,20 @@ class Service:
         sentence = f"The request has {found}; this server takes at most {limit}. Send the texts in several requests."
         return RequestProblem(413, "too_large", sentence)
 
-    def submit(self, computation: Computation, inputs: Sequence[ServiceInput], examples: Sequence[Any]) -> Ticket:
-        """Put examples into the queue, or say when there will be room."""
+    def submit(
+        self,
+        computation: Computation,
+        inputs: Sequence[ServiceInput],
+        examples: Sequence[Any],
+        tokens: Sequence[int] | None = None,
+    ) -> Ticket:
+        """Put examples into the queue, or say when there will be room; their tokens are estimated if they are not given."""
         if self.is_stopping:
             headers = {"connection": "close", "retry-after": "5"}
             raise RequestProblem(503, "stopping", "The server is stopping. Send the request again.", headers)
         try:
-            ticket = self.batcher.submit(computation, examples, [estimate_tokens(item) for item in inputs])
+            costs = [estimate_tokens(item) for item in inputs] if tokens is None else tokens
+            ticket = self.batcher.submit(computation, examples, costs)
         except Overloaded as full:
             raise RequestProblem(
                 429,

@@ -31,6 +31,8 @@ class ServeSettings:
     """Most characters in the texts of a request."""
     max_texts: int = 1000
     """Most texts in a request."""
+    max_explain_tokens: int = 200_000
+    """Most tokens that are computed for an explanation: those of the text, once for each of its words."""
     receive_seconds: float = 30.0
     """Time in which a request must arrive completely, however slowly it is sent."""
     send_seconds: float = 60.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
 
@@ -61,6 +61,26 @@ class EmbedRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Name of the model; not needed if the server has one."""
 
 
+_Offset = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
+
+
+class ExplainRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """What /v1/explain reads."""
+
+    inputs: str | dict[str, Any]
+    """A text, or an object as for /v1/predict."""
+    model: str | None = None
+    """Name of the model; not needed if the server has one."""
+    span: tuple[_Offset, _Offset] | None = None
+    """Characters of the entity or answer to explain; by default the one that the model is least sure of."""
+    label: str | None = None
+    """Its type, or the label of the text."""
+    method: Literal["gradients", "occlusion"] | None = None
+    """By default gradients for Checkpoints, and occlusion for Exports, which have no gradients."""
+    task: str | None = None
+    """Name of the task; not needed if the model has one."""
+
+
 class DecisionRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """What /v1/decisions reads: a text as its reader has corrected it, and the last decision."""
 
@@ -95,7 +115,7 @@ class Decision(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     model: str = ""
 
 
-Body = TypeVar("Body", PredictRequest, EmbedRequest, DecisionRequest)
+Body = TypeVar("Body", PredictRequest, EmbedRequest, ExplainRequest, DecisionRequest)
 
 
 def decode(body: bytes, kind: type[Body]) -> Body:

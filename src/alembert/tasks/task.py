@@ -32,6 +32,7 @@ from alembert.tasks.example import (
     SampleMetric,
     TaskScores,
 )
+from alembert.tasks.margin import EXPLAINED_TASKS, TaskMargins
 from alembert.tasks.reading import TaskReading
 from alembert.tasks.runtime import Runner
 from alembert.tasks.settings import DistillLossSettings, LossSettings, load_settings
@@ -183,6 +184,13 @@ class Task(TaskReading[E, P]):
     def decode_batch(self, encoded: Sequence[EncodedExample], outputs: Sequence[Any]) -> list[P]:
         """Read the answers of several examples; tasks that do it faster together than one by one do."""
         return [self.decode(*pair) for pair in zip(encoded, outputs, strict=True)]
+
+    def margins(self) -> TaskMargins[E]:
+        """Return what compares an answer with the best other one, so that it can be explained."""
+        raise BadSetting(
+            f"Answers of the task {self.name} cannot be explained: there is no other answer to compare them with. Tasks "
+            f"whose answers can be are {', '.join(EXPLAINED_TASKS)}."
+        )
 
     def apply_min_score(self, prediction: P, min_score: float) -> P:
         """Leave out the answers whose confidence is below a score, and count them in `coverage.withheld`."""

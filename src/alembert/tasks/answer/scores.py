@@ -109,7 +109,7 @@ def decode_answer(
     """Read the answers to one question; without a threshold it is always answered, if there is anything to say."""
     passage = layout.passage
     parts = [
-        _candidates(window, outputs_P2, passage, settings)
+        find_candidates(window, outputs_P2, passage, settings)
         for window, outputs_P2 in zip(layout.windows, outputs, strict=True)
     ]
     firsts_K, lasts_K, scores_K = (np.concatenate(column) for column in zip(*parts, strict=True))
@@ -131,7 +131,7 @@ def decode_answer(
     )
 
 
-def _candidates(
+def find_candidates(
     window: Window, outputs_P2: Outputs, passage: EncodedPassage, settings: AnswerSettings
 ) -> tuple[IntArray, IntArray, Floats]:
     """Pair the best starts of a window's own zone with the best ends of the window: tokens of the passage, and scores."""

@@ -26,6 +26,7 @@ from alembert.tasks.answer.data import (
     check_examples,
     get_main_metric,
 )
+from alembert.tasks.answer.margin import AnswerMargins, LabelAnswerMargins
 from alembert.tasks.answer.rows import AnswerRowBuilder, count_answer_tokens
 from alembert.tasks.answer.scores import (
     QuestionScores,
@@ -104,6 +105,9 @@ class LabelAnswerTask(DelegatingTask[AnswerExample, ClassifyPrediction], BaseAns
 
     def decode(self, encoded: EncodedExample, outputs: Sequence[Outputs]) -> ClassifyPrediction:
         return self.inner.decode(encoded, outputs)
+
+    def margins(self) -> LabelAnswerMargins:
+        return LabelAnswerMargins(self)
 
     def apply_min_score(self, prediction: ClassifyPrediction, min_score: float) -> ClassifyPrediction:
         return self.inner.apply_min_score(prediction, min_score)
@@ -311,6 +315,9 @@ class AnswerTask(BaseAnswerTask[SpanAnswerPrediction]):
     def decode(self, encoded: EncodedExample, outputs: Sequence[Outputs]) -> SpanAnswerPrediction:
         threshold = self.threshold if self.has_none else None
         return decode_answer(encoded.layout, outputs, encoded.coverage, self.settings, threshold)
+
+    def margins(self) -> AnswerMargins:
+        return AnswerMargins(self)
 
     def apply_min_score(self, prediction: SpanAnswerPrediction, min_score: float) -> SpanAnswerPrediction:
         if prediction.answer is None or prediction.score >= min_score:

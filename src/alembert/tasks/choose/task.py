@@ -37,6 +37,7 @@ from alembert.tasks.choose.data import (
     fit_choice_temperature,
     read_file,
 )
+from alembert.tasks.choose.margin import ChooseMargins
 from alembert.tasks.classify.rows import ClassifyLayout, WindowSpec, encode_text, encode_token_ids
 from alembert.tasks.classify.scores import pool_windows
 from alembert.tasks.example import Coverage, EncodedExample, ReadResult, collect
@@ -215,6 +216,9 @@ class ChooseTask(Task[ChooseExample, ChoosePrediction]):
         return ChoosePrediction.of(
             pool_choice_scores(encoded, outputs, self.settings.pool), self.temperature, encoded.coverage
         )
+
+    def margins(self) -> ChooseMargins:
+        return ChooseMargins(self)
 
     def tune(
         self, examples: Sequence[ChooseExample], encoded: Sequence[EncodedExample], outputs: ExampleOutputs

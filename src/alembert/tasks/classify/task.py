@@ -34,6 +34,7 @@ from alembert.tasks.classify.data import (
     read_unlabelled,
     split_sides,
 )
+from alembert.tasks.classify.margin import ClassifyMargins
 from alembert.tasks.classify.rows import (
     ClassifyRewriter,
     TargetArray,
@@ -260,14 +261,17 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
     # -- decoding
 
     def decode(self, encoded: EncodedExample, outputs: Sequence[Outputs]) -> ClassifyPrediction:
-        return ClassifyPrediction(tuple(self._answers(self._pooled(encoded, outputs))), encoded.coverage)
+        return ClassifyPrediction(tuple(self._answers(self.pool(encoded, outputs))), encoded.coverage)
+
+    def margins(self) -> ClassifyMargins:
+        return ClassifyMargins(self)
 
     def apply_min_score(self, prediction: ClassifyPrediction, min_score: float) -> ClassifyPrediction:
         if self.kind == "number":
             return super().apply_min_score(prediction, min_score)
         return ClassifyPrediction(*drop_below_score(prediction.answers, prediction.coverage, min_score))
 
-    def _pooled(self, encoded: EncodedExample, outputs: Sequence[Outputs]) -> Floats:
+    def pool(self, encoded: EncodedExample, outputs: Sequence[Outputs]) -> Floats:
         if not outputs:
             return np.empty((0, len(self.classes) or 1))
         return pool_windows(np.concatenate(outputs), encoded.layout, self.settings.pool)
@@ -282,7 +286,7 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
         self, examples: Sequence[ClassifyExample], encoded: Sequence[EncodedExample], outputs: ExampleOutputs
     ) -> ClassifyTask:
         labelled = [
-            (gold, self._pooled(rows, parts))
+            (gold, self.pool(rows, parts))
             for example, rows, parts in zip(examples, encoded, outputs, strict=True)
             if (gold := self._targets(example.golds)) is not None
         ]

@@ -54,6 +54,8 @@ class RowDraft:
     pieces: tuple[str, ...]
     marker_indices: tuple[int, int]
     """Which of the pieces the head and the tail of the pair are read at."""
+    starts: tuple[int, ...] = ()
+    """Where each stretch begins in the text of the example."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,14 +133,15 @@ def draft_row(example: RelateExample, pair: CandidatePair, stand_ins: Mapping[st
     if regions is None:
         return None
     at, end = get_context(example, pair)
-    texts = []
+    texts, starts = [], []
     for region in regions:
         texts.append(example.text[at : region.start])
+        starts.append(at)
         at = max(at, region.end)
     pieces = tuple(region.piece for region in regions)
     ends = (0, len(pieces) - 1) if head.start <= tail.start else (len(pieces) - 1, 0)
     heads = ends if stand_ins else (pieces.index(HEAD_MARKERS[0]), pieces.index(TAIL_MARKERS[0]))
-    return RowDraft((*texts, example.text[at:end]), pieces, heads)
+    return RowDraft((*texts, example.text[at:end]), pieces, heads, (*starts, at))
 
 
 def _marker_regions(head: EntityMention, tail: EntityMention) -> list[_Region]:

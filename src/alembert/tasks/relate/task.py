@@ -35,6 +35,7 @@ from alembert.tasks.relate.data import (
     example_from_text,
 )
 from alembert.tasks.relate.files import RelateRewriter, read_file
+from alembert.tasks.relate.margin import RelateMargins
 from alembert.tasks.relate.pairs import (
     CandidatePair,
     PairRules,
@@ -151,9 +152,9 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
                 f"{where} is {describe_form(example.form)}; each example that this task was learnt from is "
                 f"{describe_form(self.form)}. Use data in the same form."
             )
-        strange = [mention.type for mention in example.mentions if mention.type.casefold() not in self._stand_ins]
+        strange = [mention.type for mention in example.mentions if mention.type.casefold() not in self.stand_ins]
         if self.form == "anonymised" and strange:
-            stand_ins = ", ".join(self._stand_ins.values())
+            stand_ins = ", ".join(self.stand_ins.values())
             raise BadInput(
                 f"{where} has an entity @{strange[0]}$, which this task does not know; it knows {stand_ins}."
             )
@@ -179,7 +180,7 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
         return "rows"
 
     @property
-    def _stand_ins(self) -> dict[str, str]:
+    def stand_ins(self) -> dict[str, str]:
         """Type of an entity in lower case -> the piece that takes its place; none if entities are marked."""
         if self.form != "anonymised":
             return {}
@@ -187,7 +188,7 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
 
     @property
     def special_tokens(self) -> Mapping[str, str]:
-        stand_ins = {piece: name.replace("-", " ").replace("_", " ") for name, piece in sorted(self._stand_ins.items())}
+        stand_ins = {piece: name.replace("-", " ").replace("_", " ") for name, piece in sorted(self.stand_ins.items())}
         return stand_ins or ENTITY_MARKERS
 
     def head(self) -> HeadSpec:
@@ -210,7 +211,7 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
     def encode(self, examples: Sequence[RelateExample], tokenizer: Tokenizer, longest: int) -> list[EncodedExample]:
         listed_pairs = [self._pairs(example) for example in examples]
         limit = min(self.settings.max_length, longest)
-        builder = RelateRowBuilder(tokenizer, limit, self.classes, self._stand_ins, self.reads_markers)
+        builder = RelateRowBuilder(tokenizer, limit, self.classes, self.stand_ins, self.reads_markers)
         return builder.encode(examples, listed_pairs)
 
     # -- loss
@@ -250,10 +251,13 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
 
     def decode(self, encoded: EncodedExample, outputs: Sequence[Outputs]) -> RelatePrediction:
         layout: PairLayout = encoded.layout
-        read = iter(decode_single(self._logits(outputs), self.classes, self.calibration))
+        read = iter(decode_single(self.compute_logits(outputs), self.classes, self.calibration))
         unread = ClassifyAnswer(label=self.rules.negative)
         answers = tuple(next(read) if is_read else unread for is_read in layout.is_read)
         return RelatePrediction(layout.pairs, answers, encoded.coverage)
+
+    def margins(self) -> RelateMargins:
+        return RelateMargins(self)
 
     def apply_min_score(self, prediction: RelatePrediction, min_score: float) -> RelatePrediction:
         negative = self.rules.negative
@@ -264,7 +268,7 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
         )
         return RelatePrediction(prediction.pairs, answers, coverage)
 
-    def _logits(self, outputs: Sequence[Outputs]) -> Floats:
+    def compute_logits(self, outputs: Sequence[Outputs]) -> Floats:
         if not outputs:
             return np.empty((0, len(self.classes)))
         evidence: Outputs = self._evidence(np.concatenate(outputs))
@@ -278,7 +282,7 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
         labelled = [parts for example, parts in zip(encoded, outputs, strict=True) if example.coverage.gold]
         if not gold:
             return self
-        logits_RC = np.concatenate([self._logits(parts) for parts in labelled])
+        logits_RC = np.concatenate([self.compute_logits(parts) for parts in labelled])
         return replace(self, calibration=ClassifyCalibration(fit_temperature(logits_RC, np.concatenate(gold))))
 
     # -- scores

@@ -8,7 +8,7 @@ own, which are computed for them alone. The answers are those of each head by it
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -44,6 +44,22 @@ def check_finite(numbers: npt.NDArray[Any], what: str) -> None:
         )
 
 
+OutputGradient = Callable[[Sequence[Outputs]], Sequence[Outputs]]
+"""From the outputs of rows to how a number that is made of them changes with each output."""
+
+
+class RowGradients(Protocol):
+    """A model with a head that can be differentiated."""
+
+    def integrate(
+        self, rows: Sequence[Row], baselines: Sequence[Row], gradient: OutputGradient, steps: int
+    ) -> list[npt.NDArray[np.float64]]:
+        """Return integrated gradients (T, 1 + F) of rows: of the piece of each token, and of each of its features."""
+
+    def attention(self, rows: Sequence[Row]) -> list[npt.NDArray[np.float64]]:
+        """Return for each row how much each place attends to each token (P, T), the mean of all layers and heads."""
+
+
 class HeadRunner(ABC):
     """A model in evaluation mode, with the name of the head that a task asks."""
 
@@ -63,6 +79,10 @@ class HeadRunner(ABC):
     @abstractmethod
     def decoder(self, segment: int = 0) -> IncrementalDecoder:
         """Return what writes with the head, whose new tokens are of this segment."""
+
+    def gradients(self) -> RowGradients | None:
+        """Return what computes gradients and attention; none: the model has none to compute."""
+        return None
 
     def outputs(self, encoded: Sequence[EncodedExample]) -> list[list[Outputs]]:
         """Return the head's outputs at the places of each row of each example."""

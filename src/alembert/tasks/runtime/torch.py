@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 import torch
@@ -28,6 +28,9 @@ from alembert.nn.kv_cache import KVCache, Prefill
 from alembert.nn.model import Model
 from alembert.tasks.generate.decoding import Logits
 from alembert.tasks.runtime import HeadRunner, Outputs, check_finite
+
+if TYPE_CHECKING:
+    from alembert.tasks.runtime.gradients import ModelGradients
 
 Result = TypeVar("Result")
 
@@ -178,6 +181,11 @@ class ModelRunner(HeadRunner):
     def decoder(self, segment: int = 0) -> TorchDecoder:
         return TorchDecoder(self.model, self.head, self.attention, segment)
 
+    def gradients(self) -> ModelGradients:
+        from alembert.tasks.runtime.gradients import ModelGradients
+
+        return ModelGradients(self.model, self.head, self.attention)
+
 
 def compute_head_outputs(
     model: Model, heads: Sequence[str], rows: Sequence[Row], attention: str | None
@@ -196,12 +204,13 @@ def compute_head_outputs(
         found = {head: outputs[head].float().cpu() for head in heads}
         for head, each in found.items():
             check_finite(each.numpy(), f"Outputs of the head `{head}`")
-        parts = {head: _by_row(each, target, model.spec(head)) for head, each in found.items()}
+        parts = {head: split_outputs(each, target, model.spec(head)) for head, each in found.items()}
         return numbers, [{head: parts[head][place].numpy() for head in heads} for place in range(len(numbers))]
 
     for numbers, found in map_batches(compute, [row.length for row in rows], device):
         yield from zip(numbers, found, strict=True)
 
 
-def _by_row(outputs: Tensor, target: TaskBatch, spec: HeadSpec) -> tuple[Tensor, ...]:
+def split_outputs(outputs: Tensor, target: TaskBatch, spec: HeadSpec) -> tuple[Tensor, ...]:
+    """Split what a head says of a batch into its rows."""
     return target.split_by_row(outputs) if spec.per_token else torch.split(outputs, 1)

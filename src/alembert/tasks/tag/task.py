@@ -50,6 +50,7 @@ from alembert.tasks.tag.decode import (
     with_probabilities,
 )
 from alembert.tasks.tag.features import TagLexicons
+from alembert.tasks.tag.margin import TagMargins
 from alembert.tasks.tag.rows import TagRowBuilder, compute_tag_weights
 from alembert.tasks.tag.tags import OUTSIDE, TagScheme, tag_names
 from alembert.tasks.tag.types import apply_declared_types, check_declared_types, infer_types, read_warm_up
@@ -316,6 +317,9 @@ class TagTask(Task[TagExample, TagPrediction]):
             crf=self.crf_decoder,
             temperature=self.temperature,
         )
+
+    def margins(self) -> TagMargins:
+        return TagMargins(self)
 
     def apply_min_score(self, prediction: TagPrediction, min_score: float) -> TagPrediction:
         return prediction.with_min_score(min_score)
