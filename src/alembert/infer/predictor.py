@@ -21,6 +21,7 @@ import numpy.typing as npt
 from alembert.corpus.document import Document
 from alembert.data.batching import map_in_threads
 from alembert.errors import BadFile, BadInput, BadSetting, UserError
+from alembert.infer.attention import AttentionMaps, read_attention
 from alembert.infer.annotate_pipeline import Pipeline, PipelineOutput, annotates_documents
 from alembert.infer.embedder import Embedder
 from alembert.infer.engines import choose_device, open_engine, open_torch_engine
@@ -226,6 +227,19 @@ class Predictor:
     def _similarity(self, number: int, item: PredictorInput) -> Prediction:
         texts = similarity_texts(item, number)
         return to_similarity(input_id(item, number), texts, self._embedder.embed(texts))
+
+    # -- a look inside
+
+    def attention(self, item: PredictorInput, *, window: int = 1) -> AttentionMaps:
+        """Return which tokens the model looks at when it reads an input as `predict` does, in every layer and head.
+
+        An input is a text, a tuple of two texts, or what the task reads. Of one that the model reads in several windows
+        (`.windows`), `window` chooses one.
+        """
+        self._check_process()
+        if len(self.folders) > 1:
+            raise BadSetting("Several models are loaded, and attention is that of one. Load that one alone.")
+        return read_attention(self._models[0] if self._models else self.language_model, item, window)
 
     # -- language models
 
