@@ -81,6 +81,12 @@ svg text.ink {{ fill: var(--ink) }} .whole svg {{ min-width: 30rem }}
 .underlined {{ border-bottom: 2px solid var(--colour); padding-bottom: .25em }}
 """
 
+SVG_STYLE: Final = f"""svg {{ {_variables(LIGHT)} background: var(--paper) }}
+@media (prefers-color-scheme: dark) {{ svg {{ {_variables(DARK)} }} }}
+text {{ font: 12px system-ui, "Noto Sans", "Noto Sans CJK SC", sans-serif; fill: var(--dim); stroke: var(--paper);
+  stroke-width: 3px; paint-order: stroke }} text.ink {{ fill: var(--ink) }}
+"""
+"""Style of a chart that is a file of its own."""
 
 _MAX_UNBROKEN: Final = 26
 """Letters of a cell of text that stay on one line."""
@@ -92,13 +98,14 @@ class Html(str):
     __slots__ = ()
 
 
-def render_page(title: str, heading: str, body: str) -> str:
-    """Return a whole page with the body under its heading."""
+def render_page(title: str, heading: str, body: str, *, style: str = "", script: str = "") -> str:
+    """Return a whole page with the body under its heading; `style` and `script` are written into it."""
+    last = f"<script>\n{script}</script>\n" if script else ""
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n"
-        f'<body class="alembert">\n<main>\n<h1>{escape(heading)}</h1>\n{body}\n</main>\n</body>\n</html>\n'
+        f"<title>{escape(title)}</title>\n<style>{STYLE}{style}</style>\n</head>\n"
+        f'<body class="alembert">\n<main>\n<h1>{escape(heading)}</h1>\n{body}\n</main>\n{last}</body>\n</html>\n'
     )
 
 

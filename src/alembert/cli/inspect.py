@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from alembert.cli.command import SET_ASIDE, VerbCommand
+from alembert.cli.inspect_attention import attention
 from alembert.cli.inspect_masks import masks
 from alembert.cli.options import (
     LABELLED_HELP,
@@ -136,7 +137,8 @@ def _escape_lines(text: str) -> str:
     return "\n".join(map(escape_controls, text.split("\n")))
 
 
-app = typer.Typer(help="Inspect a text, a tokenizer, training data or the errors of a model.", rich_markup_mode=None)
+app = typer.Typer(help="Look inside a model, a text, a tokenizer, training data or runs.", rich_markup_mode=None)
+app.command("attention", cls=VerbCommand)(attention)
 app.command("masks", cls=VerbCommand)(masks)
 app.command("errors", cls=VerbCommand)(errors)
 

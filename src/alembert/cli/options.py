@@ -18,6 +18,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from alembert.artifact import atomic_write
+from alembert.charts import Chart, render_png
 from alembert.corpus.readers.contract import ReadOptions, Remark, SetAside
 from alembert.errors import BadFile, BadInput, BadSetting
 from alembert.hub import model_folder
@@ -335,10 +336,42 @@ def check_page(path: Path | None) -> None:
 
 def write_page(path: Path, text: str) -> None:
     """Write a page, and say where it is."""
+    _write_content(path, text.encode(), "page")
 
+
+def _write_content(path: Path, content: bytes, kind: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        atomic_write(path, text.encode())
+        atomic_write(path, content)
     except OSError as problem:
         raise BadFile(f"{path} cannot be written: {problem.strerror}.") from None
-    note(f"the page is {path}")
+    note(f"the {kind} is {path}")
+
+
+PictureFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="Also write a page (.html) or a picture (.svg, .png).", rich_help_panel=OUTPUT_PANEL
+    ),
+]
+_PICTURE_SUFFIXES: Final = (".html", ".svg", ".png")
+
+
+def check_picture(path: Path | None) -> None:
+    """Refuse a file of another kind than a page or a picture, before the work."""
+    if path is not None and path.suffix.lower() not in _PICTURE_SUFFIXES:
+        raise BadSetting(f"--out is {path}; expected a name that ends in {', '.join(_PICTURE_SUFFIXES)}.")
+    check_page(path)
+
+
+def write_picture(path: Path, page: Callable[[], str], charts: Callable[[], Sequence[Chart]]) -> None:
+    """Write a page, or charts as a picture; an SVG has the first of them."""
+    suffix = path.suffix.lower()
+    content = (
+        page().encode() if suffix == ".html" else charts()[0].svg_file() if suffix == ".svg" else render_png(charts())
+    )
+    if content is None:
+        raise BadSetting(
+            "A PNG is drawn with matplotlib, which is not installed. Install it, or choose a name in .svg."
+        )
+    _write_content(path, content, "page" if suffix == ".html" else "picture")

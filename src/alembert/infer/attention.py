@@ -9,7 +9,7 @@ and features, and as a prefix where the task generates.
 # L layers, H heads, T tokens
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import product
@@ -95,7 +95,7 @@ class AttentionMaps:
     @property
     def heads(self) -> int:
         """Heads of each layer."""
-        return self.weights_LHTT.shape[1]
+        return int(self.weights_LHTT.shape[1])
 
     def weights(self, layer: int, head: int) -> WeightArray:
         """Return the attention (from, to) of a head; layers and heads are counted from 1."""
@@ -143,21 +143,23 @@ class AttentionMaps:
 
 
 def _summarise(
-    layer: int, head: int, weights_TT: WeightArray, masks: dict[str, npt.NDArray[np.bool_]]
+    layer: int, head: int, weights_TT: WeightArray, masks: Mapping[str, npt.NDArray[np.bool_]]
 ) -> HeadSummary:
-    shares = {name: float(weights_TT.sum(where=mask_TT) / len(weights_TT)) for name, mask_TT in masks.items()}
+    shares = {name: float(np.vdot(weights_TT, mask_TT)) / len(weights_TT) for name, mask_TT in masks.items()}
     logs_TT = np.log(weights_TT, where=weights_TT > 0, out=np.zeros_like(weights_TT))
     spread = float(np.exp(-(weights_TT * logs_TT).sum(1)).mean())
     return HeadSummary(layer, head, shares, spread, tuple(_strongest_links(weights_TT, masks)))
 
 
-def _strongest_links(weights_TT: WeightArray, masks: dict[str, npt.NDArray[np.bool_]]) -> Iterator[AttentionLink]:
+def _strongest_links(weights_TT: WeightArray, masks: Mapping[str, npt.NDArray[np.bool_]]) -> Iterator[AttentionLink]:
     """Yield the strongest links of words to words that are not beside them."""
     counted_TT = masks["other"] & ~masks["special"].T
-    ranked = np.argsort(np.where(counted_TT, -weights_TT, 1.0), axis=None, kind="stable")[:_LINKS]
-    for source, target in zip(*np.unravel_index(ranked, weights_TT.shape), strict=True):
-        if counted_TT[source, target]:
-            yield AttentionLink(int(source), int(target), float(weights_TT[source, target]))
+    candidates = np.where(counted_TT, weights_TT, -1.0).ravel()
+    best = np.argpartition(-candidates, min(_LINKS, len(candidates) - 1))[:_LINKS]
+    for cell in sorted(best.tolist(), key=lambda cell: (-candidates[cell], cell)):
+        if candidates[cell] >= 0:
+            source, target = divmod(cell, len(weights_TT))
+            yield AttentionLink(source, target, float(candidates[cell]))
 
 
 # -- reading an input

@@ -21,8 +21,8 @@ import numpy.typing as npt
 from alembert.corpus.document import Document
 from alembert.data.batching import map_in_threads
 from alembert.errors import BadFile, BadInput, BadSetting, UserError
-from alembert.infer.attention import AttentionMaps, read_attention
 from alembert.infer.annotate_pipeline import Pipeline, PipelineOutput, annotates_documents
+from alembert.infer.attention import AttentionMaps, read_attention
 from alembert.infer.embedder import Embedder
 from alembert.infer.engines import choose_device, open_engine, open_torch_engine
 from alembert.infer.index import VectorIndex
