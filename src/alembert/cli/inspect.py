@@ -18,6 +18,8 @@ from rich.text import Text
 from alembert.cli.command import SET_ASIDE, VerbCommand
 from alembert.cli.inspect_attention import attention
 from alembert.cli.inspect_masks import masks
+from alembert.cli.inspect_neighbours import neighbours
+from alembert.cli.inspect_runs import runs
 from alembert.cli.options import (
     LABELLED_HELP,
     MODEL_HELP,
@@ -140,6 +142,8 @@ def _escape_lines(text: str) -> str:
 app = typer.Typer(help="Look inside a model, a text, a tokenizer, training data or runs.", rich_markup_mode=None)
 app.command("attention", cls=VerbCommand)(attention)
 app.command("masks", cls=VerbCommand)(masks)
+app.command("neighbours", cls=VerbCommand)(neighbours)
+app.command("runs", cls=VerbCommand)(runs)
 app.command("errors", cls=VerbCommand)(errors)
 
 _COLOURS = ("cyan", "magenta", "green", "blue")
