@@ -10,7 +10,7 @@ import typer
 from alembert.cli.options import AsJson, PictureFile, check_picture, write_picture
 from alembert.inspect.tables import Table
 from alembert.terminal import escape_controls, note, print_json
-from alembert.train.runs import RUNS_HEADER, RunOverview, find_runs, list_run_rows, list_setting_rows
+from alembert.train.runs import RUNS_HEADER, RunOverview, list_run_rows, list_runs, list_setting_rows
 from alembert.train.runs_page import build_run_charts, render_runs_page
 
 _MAX_VALUE: Final = 40
@@ -27,7 +27,7 @@ def runs(
 ) -> None:
     """List the training runs below a folder, with their scores, curves and differing settings."""
     check_picture(out)
-    overview = find_runs(folder)
+    overview = list_runs(folder)
     if out is not None:
         write_picture(out, lambda: render_runs_page(overview), lambda: build_run_charts(overview))
     if as_json:

@@ -75,7 +75,10 @@ class HeadSummary:
 
 @dataclass(frozen=True, eq=False)
 class AttentionMaps:
-    """The attention of every layer and head for one input, or for one window of a long one."""
+    """The attention of every layer and head for one input, or for one window of a long one.
+
+    `weights(layer, head)` is the matrix of a head (layers and heads count from 1), `summaries` says what each looks at.
+    """
 
     tokens: tuple[str, ...]
     segments: tuple[int, ...]

@@ -26,6 +26,7 @@ from alembert.infer.attention import AttentionMaps, read_attention
 from alembert.infer.embedder import Embedder
 from alembert.infer.engines import choose_device, open_engine, open_torch_engine
 from alembert.infer.index import VectorIndex
+from alembert.infer.neighbours import Neighbourhood, find_neighbours, read_sentences, read_terms
 from alembert.infer.predictions import AnnotatedDocument, FailedPrediction, Prediction, SearchHit
 from alembert.infer.predictor_io import (
     PredictorInput,
@@ -240,6 +241,14 @@ class Predictor:
         if len(self.folders) > 1:
             raise BadSetting("Several models are loaded, and attention is that of one. Load that one alone.")
         return read_attention(self._models[0] if self._models else self.language_model, item, window)
+
+    def neighbours(
+        self, word: str, *, lexicon: str | Path | None = None, texts: Sequence[str | Path] = (), top: int = 10
+    ) -> Neighbourhood:
+        """Return the nearest tokens of a word, and the nearest terms of a lexicon and sentences of files, if there are any."""
+        self._check_process()
+        given = [] if lexicon is None else read_terms(lexicon), read_sentences(texts)[0] if texts else []
+        return find_neighbours(self.folders[0], word, terms=given[0], sentences=given[1], top=top, device=self._device)
 
     # -- language models
 

@@ -118,7 +118,7 @@ def is_loss(measure: str) -> bool:
     return measure.startswith(_IMITATION) or measure.rsplit(" ", maxsplit=1)[-1] in _LOSSES
 
 
-def find_runs(folder: str | Path) -> RunOverview:
+def list_runs(folder: str | Path) -> RunOverview:
     """Find all runs below a folder; the folder may be a run itself."""
     place = Path(folder)
     if not place.is_dir():
@@ -247,7 +247,7 @@ def _sort(runs: Iterable[RunRecord]) -> list[RunRecord]:
 # -- tables
 
 
-RUNS_HEADER: Final = ("", "run", "what", "state", "score", "measure", "steps", "tokens", "time", "changed", "data")
+RUNS_HEADER: Final = ("", "run", "what", "state", "best score", "steps", "tokens", "time", "changed (UTC)", "data")
 
 
 def list_run_rows(overview: RunOverview) -> list[tuple[str, ...]]:
@@ -260,8 +260,7 @@ def _run_row(run: RunRecord) -> Iterator[str]:
     yield run.kind
     yield "finished" if run.finished else "unfinished"
     spread = f" ({min(run.seed_scores):.4f} to {max(run.seed_scores):.4f})" if run.seed_scores else ""
-    yield "-" if run.score is None else f"{run.score:.4f}{spread}"
-    yield run.measure or "-"
+    yield "-" if run.score is None else f"{run.measure} {run.score:.4f}{spread}"
     yield "-" if run.steps is None else f"{run.steps:,}"
     yield "-" if run.tokens is None else f"{run.tokens:,}"
     yield "-" if run.seconds is None else str(timedelta(seconds=round(run.seconds)))

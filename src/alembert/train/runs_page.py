@@ -18,7 +18,7 @@ from alembert.train.runs import (
 
 MAX_CURVES: Final = len(COLOURS)
 """Runs in one plot: as many as there are colours."""
-_TEXT_COLUMNS: Final = frozenset({1, 2, 3, 5, 9, 10})
+_TEXT_COLUMNS: Final = frozenset({1, 2, 3, 4, 8, 9})
 
 NumberedRun = tuple[int, RunRecord]
 
@@ -32,6 +32,7 @@ def _body(overview: RunOverview) -> Iterator[str]:
     finished = sum(run.finished for run in overview.runs)
     unfinished = len(overview.runs) - finished
     counts = {"finished": finished, "unfinished": unfinished, "other results": overview.others}
+    counts["not readable"] = len(overview.unreadable)
     yield render_tiles({name: str(count) for name, count in counts.items()})
     yield "<p>Runs with the same measure stand together, the best first: the score on development data, or the loss on held-out text.</p>"
     yield render_table(RUNS_HEADER, list_run_rows(overview), _TEXT_COLUMNS)
