@@ -71,7 +71,7 @@ class Neighbourhood:
     word: str
     pieces: tuple[str, ...]
     """The tokens that the word is read as; one if the vocabulary has it."""
-    tokens: tuple[Neighbour, ...]
+    tokens: tuple[Neighbour, ...] = ()
     terms: tuple[Neighbour, ...] = ()
     sentences: tuple[Neighbour, ...] = ()
     points: tuple[MapPoint, ...] = ()
