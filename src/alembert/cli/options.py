@@ -18,9 +18,10 @@ from typing import Annotated, Any, Final
 import typer
 
 from alembert.artifact import atomic_write
-from alembert.charts import Chart, render_png
+from alembert.charts import Chart, TextMark, has_glyphs, render_png
 from alembert.corpus.readers.contract import ReadOptions, Remark, SetAside
 from alembert.errors import BadFile, BadInput, BadSetting
+from alembert.extras import is_installed
 from alembert.hub import model_folder
 from alembert.settings import SETTINGS_HELP, Layers, apply_layers, drop_none, to_toml
 from alembert.tasks.files import describe_inferred_task
@@ -367,11 +368,19 @@ def check_picture(path: Path | None) -> None:
 def write_picture(path: Path, page: Callable[[], str], charts: Callable[[], Sequence[Chart]]) -> None:
     """Write a page, or charts as a picture; an SVG has the first of them."""
     suffix = path.suffix.lower()
-    content = (
-        page().encode() if suffix == ".html" else charts()[0].svg_file() if suffix == ".svg" else render_png(charts())
-    )
-    if content is None:
+    if suffix == ".html":
+        write_page(path, page())
+    else:
+        drawn = charts()
+        _write_content(path, drawn[0].svg_file() if suffix == ".svg" else _draw_png(drawn), "picture")
+
+
+def _draw_png(charts: Sequence[Chart]) -> bytes:
+    if not is_installed("matplotlib"):
         raise BadSetting(
             "A PNG is drawn with matplotlib, which is not installed. Install it, or choose a name in .svg."
         )
-    _write_content(path, content, "page" if suffix == ".html" else "picture")
+    texts = [mark.text for chart in charts for mark in chart.marks if isinstance(mark, TextMark)]
+    if missing := next((text for text in texts if not has_glyphs(text)), None):
+        raise BadSetting(f"The font of PNG pictures has no letters for {missing!r}. Choose a name in .svg or .html.")
+    return render_png(charts) or b""

@@ -104,7 +104,7 @@ def _body(found: Neighbourhood, before: Neighbourhood | None) -> Iterator[str]:
             yield render_columns(_render_list(kind, own, other) for own, other in zip(models, others, strict=True))
     yield "<h2>Map</h2>"
     yield render_columns(
-        render_figure(build_map_chart(each, None if each is models[0] else models[0]), _caption(each))
+        render_figure(build_map_chart(each, None if each is models[0] else models[0]), _caption(each), whole=True)
         for each in models
     )
 
@@ -130,4 +130,5 @@ def _render_list(kind: str, own: Neighbourhood, other: Neighbourhood | None) -> 
         (rank, Html(f"<strong>{escape(each.text)}</strong>") if is_new else each.text, f"{each.similarity:.3f}")
         for rank, each, is_new in list_neighbours(kind, own, other)
     ]
-    return render_table(("", own.model, "cosine"), rows, {1})
+    name = own.model if len(own.model) <= _MAX_LETTERS else f"…{own.model[1 - _MAX_LETTERS :]}"
+    return render_table(("", name, "cosine"), rows, {1})
