@@ -186,7 +186,7 @@ def _check(word: str, top: int) -> None:
 
 
 def _note_pieces(word: str, pieces: Sequence[str], tokenizer: Tokenizer) -> Iterator[str]:
-    """Say how a word that is no token is read; refuse one of which nothing is known."""
+    """Yield how a word that is no token is read; refuse one of which nothing is known."""
     unknown = tokenizer.vocabulary.special.unk
     if not pieces or set(pieces) == {unknown}:
         raise BadInput(
