@@ -32,9 +32,11 @@ if TYPE_CHECKING:
     from alembert.corpus.label import LabelResult
     from alembert.errors import UserError
     from alembert.files.checkpoint import Checkpoint, open  # noqa: A004
+    from alembert.infer.attention import AttentionMaps
     from alembert.infer.evaluate import Evaluation
     from alembert.infer.explain.result import Explanation
     from alembert.infer.language_model import FilledMask, GeneratedText, TextScore
+    from alembert.infer.neighbours import Neighbourhood
     from alembert.infer.predictions import (
         AnnotatedDocument,
         AnswerPrediction,
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from alembert.infer.predictor import Predictor
     from alembert.models import ShippedModel, list_models
     from alembert.text.tokenizer import Tokenizer
+    from alembert.train.runs import RunOverview, list_runs
 
 __version__ = "0.1.0"
 
@@ -82,6 +85,7 @@ _HOMES: Final = {
     "AnnotatedDocument": "alembert.infer.predictions",
     "AnnotationResult": "alembert.api.inference",
     "AnswerPrediction": "alembert.infer.predictions",
+    "AttentionMaps": "alembert.infer.attention",
     "Checkpoint": "alembert.files.checkpoint",
     "ChoicePrediction": "alembert.infer.predictions",
     "Document": "alembert.corpus.document",
@@ -96,10 +100,12 @@ _HOMES: Final = {
     "GenerationPrediction": "alembert.infer.predictions",
     "LabelResult": "alembert.corpus.label",
     "MixResult": "alembert.api.mixing",
+    "Neighbourhood": "alembert.infer.neighbours",
     "PairPrediction": "alembert.infer.predictions",
     "Predictor": "alembert.infer.predictor",
     "PretrainingResult": "alembert.api.training",
     "Relation": "alembert.corpus.document",
+    "RunOverview": "alembert.train.runs",
     "SearchHit": "alembert.infer.predictions",
     "ShippedModel": "alembert.models",
     "SimilarityPrediction": "alembert.infer.predictions",
@@ -118,6 +124,7 @@ _HOMES: Final = {
     "generate": "alembert.api.inference",
     "label_corpus": "alembert.api.documents",
     "list_models": "alembert.models",
+    "list_runs": "alembert.train.runs",
     "load": "alembert.api.inference",
     "mix": "alembert.api.mixing",
     "open": "alembert.files.checkpoint",
@@ -130,6 +137,7 @@ __all__ = [
     "AnnotatedDocument",
     "AnnotationResult",
     "AnswerPrediction",
+    "AttentionMaps",
     "Checkpoint",
     "ChoicePrediction",
     "Document",
@@ -144,10 +152,12 @@ __all__ = [
     "GenerationPrediction",
     "LabelResult",
     "MixResult",
+    "Neighbourhood",
     "PairPrediction",
     "Predictor",
     "PretrainingResult",
     "Relation",
+    "RunOverview",
     "SearchHit",
     "ShippedModel",
     "SimilarityPrediction",
@@ -167,6 +177,7 @@ __all__ = [
     "generate",
     "label_corpus",
     "list_models",
+    "list_runs",
     "load",
     "mix",
     "open",

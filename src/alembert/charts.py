@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from alembert.html import LIGHT, colour_name
+from alembert.html import LIGHT, SVG_STYLE, colour_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -130,7 +130,12 @@ class TextMark:
         axes.text(*self.at, self.text, ha=side, va="baseline", parse_math=False, path_effects=rim, **look)
 
 
-PlotMark = LineMark | CircleMark | BarMark | TextMark
+class PlotMark(Protocol):
+    """Something on a canvas, which a page shows as SVG and a picture draws with matplotlib."""
+
+    def svg(self) -> str: ...
+
+    def draw(self, axes: Axes) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -144,9 +149,16 @@ class Chart:
     """Where the canvas begins; below zero there is room for a heading."""
 
     def svg(self) -> str:
+        return self._render("")
+
+    def svg_file(self) -> bytes:
+        """Return the chart as a file of its own, which follows the reader's light or dark setting."""
+        return self._render(f"<style>{SVG_STYLE}</style>", ' xmlns="http://www.w3.org/2000/svg"').encode()
+
+    def _render(self, style: str, names: str = "") -> str:
         box = f'viewBox="0 {self.top:g} {WIDTH} {self.height - self.top:g}"'
         body = "\n".join(mark.svg() for mark in self.marks)
-        return f'<svg {box} role="img" aria-label="{escape(self.title)}">\n{body}\n</svg>'
+        return f'<svg{names} {box} role="img" aria-label="{escape(self.title)}">{style}\n{body}\n</svg>'
 
 
 @dataclass(frozen=True)

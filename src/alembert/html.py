@@ -99,6 +99,12 @@ svg text.ink {{ fill: var(--ink) }} .whole svg {{ min-width: 30rem }}
   details::details-content {{ content-visibility: visible; block-size: auto }} }}
 """
 
+SVG_STYLE: Final = f"""svg {{ {_variables(LIGHT)} background: var(--paper) }}
+@media (prefers-color-scheme: dark) {{ svg {{ {_variables(DARK)} }} }}
+text {{ font: 12px system-ui, "Noto Sans", "Noto Sans CJK SC", sans-serif; fill: var(--dim); stroke: var(--paper);
+  stroke-width: 3px; paint-order: stroke }} text.ink {{ fill: var(--ink) }}
+"""
+"""Style of a chart that is a file of its own."""
 
 _MAX_UNBROKEN: Final = 26
 """Letters of a cell of text that stay on one line."""
@@ -133,15 +139,18 @@ class PageSection:
         return f'<section id="{escape(self.anchor)}">\n<h2>{escape(self.title)}</h2>\n{self.body}\n</section>'
 
 
-def render_page(title: str, heading: str, body: str, sections: Sequence[PageSection] = ()) -> str:
-    """Return a whole page: the body under its heading, then the sections."""
+def render_page(
+    title: str, heading: str, body: str, sections: Sequence[PageSection] = (), *, style: str = "", script: str = ""
+) -> str:
+    """Return a whole page: the body under its heading, then the sections; `style` and `script` are written into it."""
+    last = f"<script>\n{script}</script>\n" if script else ""
     parts = "\n".join([body, *(section.html() for section in sections)])
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n"
+        f"<title>{escape(title)}</title>\n<style>{STYLE}{style}</style>\n</head>\n"
         f'<body class="alembert">\n{_contents(sections)}<main>\n<h1>{escape(heading)}</h1>\n{parts}\n'
-        "</main>\n</body>\n</html>\n"
+        f"</main>\n{last}</body>\n</html>\n"
     )
 
 

@@ -10,6 +10,7 @@ import alembert
 from alembert.files.checkpoint import convert
 from alembert.nn.attention import ForwardTrace
 from alembert.nn.batch import Batch
+from attention_checks import assert_equals_fused
 
 TEXTS = [
     "Aspirin inhibits platelet aggregation.",
@@ -116,6 +117,26 @@ def test_minilm_attention_of_a_chosen_text(
     theirs = peer(torch.tensor([rows[2]]), output_attentions=True).attentions
     for layer, expected in enumerate(theirs):
         assert_equal(trace.probabilities(layer, 2), expected[0])
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("repeated", [1, 26], ids=["a text", "512 tokens"])
+@pytest.mark.filterwarnings("ignore:.* has no task.json")
+def test_minilm_attention_that_is_shown(repeated: int, minilm: Path) -> None:
+    """Equal to that of transformers, to what the fused kernel returned, and each row sums to one."""
+    model = alembert.load(minilm)
+    text = " ".join([TEXTS[2]] * repeated)
+    while len(model.language_model.tokenizer.encode(text)) > 512:
+        text = text.rpartition(" ")[0]
+    ids = list(model.language_model.tokenizer.encode(text).ids)
+    maps = model.attention(text)
+    assert len(maps.tokens) == len(ids)
+    assert abs(maps.weights_LHTT.sum(-1) - 1).max() < 1e-5
+    peer = transformers.AutoModel.from_pretrained(minilm, attn_implementation="eager").eval()
+    theirs = peer(torch.tensor([ids]), output_attentions=True).attentions
+    for mine, expected in zip(maps.weights_LHTT, theirs, strict=True):
+        assert_equal(torch.from_numpy(mine), expected[0])
+    assert_equals_fused(model.language_model.model, ids, maps)
 
 
 @torch.no_grad()

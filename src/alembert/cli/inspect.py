@@ -16,7 +16,10 @@ from rich.console import Console
 from rich.text import Text
 
 from alembert.cli import SET_ASIDE, VerbCommand
+from alembert.cli.inspect_attention import attention
 from alembert.cli.inspect_masks import masks
+from alembert.cli.inspect_neighbours import neighbours
+from alembert.cli.inspect_runs import runs
 from alembert.cli.inspect_why import why
 from alembert.cli.options import (
     LABELLED_HELP,
@@ -137,10 +140,11 @@ def _escape_lines(text: str) -> str:
     return "\n".join(map(escape_controls, text.split("\n")))
 
 
-app = typer.Typer(
-    help="Inspect a text, a tokenizer, training data, or the errors and decisions of a model.", rich_markup_mode=None
-)
+app = typer.Typer(help="Look inside a model, a text, a tokenizer, training data or runs.", rich_markup_mode=None)
+app.command("attention", cls=VerbCommand)(attention)
 app.command("masks", cls=VerbCommand)(masks)
+app.command("neighbours", cls=VerbCommand)(neighbours)
+app.command("runs", cls=VerbCommand)(runs)
 app.command("errors", cls=VerbCommand)(errors)
 app.command("why", cls=VerbCommand)(why)
 

@@ -18,8 +18,9 @@ from typing import Annotated, Any, Final
 import typer
 
 from alembert.artifact import atomic_write
+from alembert.charts import Chart, TextMark, has_glyphs, render_png
 from alembert.corpus.readers.contract import ReadOptions, Remark, SetAside
-from alembert.errors import BadFile, BadInput, BadSetting
+from alembert.errors import BadFile, BadInput, BadSetting, is_installed
 from alembert.hub import model_folder
 from alembert.settings import SETTINGS_HELP, Layers, apply_layers, drop_none, to_toml
 from alembert.tasks.files import describe_inferred_task
@@ -335,10 +336,50 @@ def check_page(path: Path | None) -> None:
 
 def write_page(path: Path, text: str) -> None:
     """Write a page, and say where it is."""
+    _write_content(path, text.encode(), "page")
 
+
+def _write_content(path: Path, content: bytes, kind: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        atomic_write(path, text.encode())
+        atomic_write(path, content)
     except OSError as problem:
         raise BadFile(f"{path} cannot be written: {problem.strerror}.") from None
-    note(f"the page is {path}")
+    note(f"the {kind} is {path}")
+
+
+PictureFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="Also write a page (.html) or a picture (.svg, .png).", rich_help_panel=OUTPUT_PANEL
+    ),
+]
+_PICTURE_SUFFIXES: Final = (".html", ".svg", ".png")
+
+
+def check_picture(path: Path | None) -> None:
+    """Refuse a file of another kind than a page or a picture, before the work."""
+    if path is not None and path.suffix.lower() not in _PICTURE_SUFFIXES:
+        raise BadSetting(f"--out is {path}; expected a name that ends in {', '.join(_PICTURE_SUFFIXES)}.")
+    check_page(path)
+
+
+def write_picture(path: Path, page: Callable[[], str], charts: Callable[[], Sequence[Chart]]) -> None:
+    """Write a page, or charts as a picture; an SVG has the first of them."""
+    suffix = path.suffix.lower()
+    if suffix == ".html":
+        write_page(path, page())
+    else:
+        drawn = charts()
+        _write_content(path, drawn[0].svg_file() if suffix == ".svg" else _draw_png(drawn), "picture")
+
+
+def _draw_png(charts: Sequence[Chart]) -> bytes:
+    if not is_installed("matplotlib"):
+        raise BadSetting(
+            "A PNG is drawn with matplotlib, which is not installed. Install it, or choose a name in .svg."
+        )
+    texts = [mark.text for chart in charts for mark in chart.marks if isinstance(mark, TextMark)]
+    if missing := next((text for text in texts if not has_glyphs(text)), None):
+        raise BadSetting(f"The font of PNG pictures has no letters for {missing!r}. Choose a name in .svg or .html.")
+    return render_png(charts) or b""

@@ -19,11 +19,12 @@ from alembert.files import checkpoint as checkpoints
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.surgery import with_embedding_head
 from alembert.infer.engines import ModelSize
+from alembert.nn.attention import ForwardTrace
 from alembert.nn.batch import Batch
 from alembert.nn.config import count_multiplications_per_token
 from alembert.tasks.compare.pooling import find_missing_head
 from alembert.tasks.runtime import check_finite
-from alembert.tasks.runtime.torch import ModelRunner, TorchDecoder, compute_head_outputs, map_batches
+from alembert.tasks.runtime.torch import ModelRunner, TorchDecoder, collate_rows, compute_head_outputs, map_batches
 from alembert.tasks.task import AnyTask
 
 _HEAD_PURPOSES: Final = {
@@ -109,6 +110,29 @@ class TorchEngine:
         head = self._head(kind, _HEAD_PURPOSES.get(kind, "answer"))
         for number, outputs in compute_head_outputs(self.model, [head], rows, None):
             yield number, outputs[head]
+
+    @torch.inference_mode()
+    def attention_weights(self, row: Row, attention: str | None = None) -> npt.NDArray[np.float32]:
+        """Compute how much of its attention each token of a row gives to each: (layers, heads, tokens, tokens).
+
+        `attention` says which tokens see each other; none: as in the model's configuration.
+        """
+        config, trace = self.checkpoint.blueprint.config, ForwardTrace(documents=[0])
+        shape = config.num_hidden_layers, config.num_attention_heads, row.length, row.length
+        with self.lock:
+            self.model.encoder(collate_rows([row], [0]).batch.to(self.device), attention=attention, trace=trace)
+        weights_LHTT = np.empty(shape, np.float32)
+        for layer in range(config.num_hidden_layers):
+            weights_LHTT[layer] = trace.probabilities(layer, 0).float().cpu().numpy()
+            trace.scores[layer].clear()
+        check_finite(weights_LHTT, "Attention probabilities")
+        return weights_LHTT
+
+    @property
+    def token_embedding(self) -> npt.NDArray[np.float32]:
+        """The input embedding of every token (vocabulary, width)."""
+        weight: npt.NDArray[np.float32] = self.model.encoder.embeddings.token.weight.detach().float().cpu().numpy()
+        return weight
 
     def writer(self) -> TorchDecoder:
         """Return what continues texts, with the attention that the model was made with."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
@@ -22,20 +21,24 @@ from alembert.corpus.document import Document
 from alembert.data.batching import map_in_threads
 from alembert.errors import BadFile, BadInput, BadSetting, UserError
 from alembert.infer.annotate_pipeline import Pipeline, PipelineOutput, annotates_documents
+from alembert.infer.attention import AttentionMaps, read_attention
 from alembert.infer.embedder import Embedder
 from alembert.infer.engines import choose_device, open_engine, open_torch_engine
 from alembert.infer.explain.explain import choose_model_task, explain_decision
 from alembert.infer.explain.result import Explanation
 from alembert.infer.index import VectorIndex
+from alembert.infer.neighbours import Neighbourhood, find_neighbours, read_sentences, read_terms
 from alembert.infer.predictions import AnnotatedDocument, FailedPrediction, Prediction, SearchHit
 from alembert.infer.predictor_io import (
     PredictorInput,
+    batch_inputs,
     input_id,
     is_pair,
     is_single,
     similarity_texts,
     to_document,
     to_example,
+    to_list,
     to_prediction,
     to_read_example,
     to_similarity,
@@ -50,7 +53,6 @@ if TYPE_CHECKING:
 
 BATCH_CHARACTERS: Final = 200_000
 """Text that `pipe` computes together, as `annotate` does: enough to sort by length, little enough to hold."""
-_MAX_BATCH_INPUTS: Final = 4096
 
 
 class Predictor:
@@ -106,7 +108,7 @@ class Predictor:
         self._check_process()
         compute = self._computation(min_score, min_precision)
         single = is_single(inputs)
-        listed = [cast(PredictorInput, inputs)] if single else _to_list(inputs)
+        listed = [cast(PredictorInput, inputs)] if single else to_list(inputs)
         predictions = compute(list(enumerate(listed, start=1)))
         for prediction in predictions:
             if isinstance(prediction, Exception):
@@ -135,7 +137,7 @@ class Predictor:
         if not isinstance(batch_characters, int) or batch_characters < 1:
             raise BadSetting(f"`batch_characters` is {batch_characters!r}; expected a whole number of 1 or more.")
         compute = self._computation(min_score, min_precision)
-        return self._stream(compute, _batches(inputs, batch_characters))
+        return self._stream(compute, batch_inputs(inputs, batch_characters))
 
     def _stream(self, compute: Any, batches: Iterator[list[tuple[int, PredictorInput]]]) -> Iterator[Any]:
         for batch, predictions in map_in_threads(
@@ -201,7 +203,7 @@ class Predictor:
     def encode(self, texts: str | Sequence[str]) -> npt.NDArray[np.float32]:
         """Return one vector for each text, an array of shape (texts, width); a single text gives one vector."""
         self._check_process()
-        listed = [texts] if isinstance(texts, str) else _to_list(texts)
+        listed = [texts] if isinstance(texts, str) else to_list(texts)
         for number, text in enumerate(listed, start=1):
             if not isinstance(text, str):
                 raise BadInput(f"Input {number} of `encode` is a {type(text).__name__}; expected a text (str).")
@@ -252,6 +254,27 @@ class Predictor:
     def _similarity(self, number: int, item: PredictorInput) -> Prediction:
         texts = similarity_texts(item, number)
         return to_similarity(input_id(item, number), texts, self._embedder.embed(texts))
+
+    # -- a look inside
+
+    def attention(self, item: PredictorInput, *, window: int = 1) -> AttentionMaps:
+        """Return which tokens the model looks at when it reads an input as `predict` does, in every layer and head.
+
+        An input is a text, a tuple of two texts, or what the task reads. Of one that the model reads in several windows
+        (`.windows`), `window` chooses one.
+        """
+        self._check_process()
+        if len(self.folders) > 1:
+            raise BadSetting("Several models are loaded, and attention is that of one. Load that one alone.")
+        return read_attention(self._models[0] if self._models else self.language_model, item, window)
+
+    def neighbours(
+        self, word: str, *, lexicon: str | Path | None = None, texts: Sequence[str | Path] = (), top: int = 10
+    ) -> Neighbourhood:
+        """Return the nearest tokens of a word, and the nearest terms of a lexicon and sentences of files, if there are any."""
+        self._check_process()
+        given = [] if lexicon is None else read_terms(lexicon), read_sentences(texts)[0] if texts else []
+        return find_neighbours(self.folders[0], word, terms=given[0], sentences=given[1], top=top, device=self._device)
 
     # -- language models
 
@@ -359,42 +382,3 @@ def _call_or_error(make: Any, *arguments: Any) -> Any:
         return make(*arguments)
     except UserError as problem:
         return problem
-
-
-def _to_list(inputs: Any) -> list[Any]:
-    if isinstance(inputs, bytes) or not isinstance(inputs, Iterable):
-        raise BadInput(
-            f"The input is a {type(inputs).__name__}; expected a text, a dict, a Document, or a list of them."
-        )
-    listed = list(inputs)
-    if not listed:
-        raise BadInput("The list of inputs is empty: there is nothing to predict.")
-    return listed
-
-
-def _batches(inputs: Iterable[PredictorInput], characters: int) -> Iterator[list[tuple[int, PredictorInput]]]:
-    """Number the inputs and put them together until they have so many characters.
-
-    If the inputs end in an error, those that came before it are predicted first.
-    """
-    batch: list[tuple[int, PredictorInput]] = []
-    size = 0
-    try:
-        for number, item in zip(count(1), inputs, strict=False):
-            batch.append((number, item))
-            size += _length(item)
-            if size >= characters or len(batch) >= _MAX_BATCH_INPUTS:
-                yield batch
-                batch, size = [], 0
-    except Exception:
-        if batch:
-            yield batch
-        raise
-    if batch:
-        yield batch
-
-
-def _length(item: PredictorInput) -> int:
-    item = item.text if isinstance(item, Document) else item
-    values = item.values() if isinstance(item, Mapping) else [item]
-    return sum(len(value) for value in values if isinstance(value, str | tuple | list))

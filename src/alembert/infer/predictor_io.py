@@ -6,8 +6,9 @@ to predictions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import count
 from typing import Any, Final, cast
 
 from alembert.corpus.document import Document, Entity, find_problems, from_record
@@ -29,6 +30,7 @@ from alembert.tasks.example import Example
 from alembert.tasks.relate.data import RelateExample, example_from_document
 from alembert.tasks.task import AnyTask
 
+_MAX_BATCH_INPUTS: Final = 4096
 PredictorInput = str | Mapping[str, Any] | Document | tuple[str, ...]
 
 
@@ -268,3 +270,43 @@ _PREDICTION_BUILDERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Predictio
     "choose": _choice_prediction,
     "generate": _generation_prediction,
 }
+
+
+def to_list(inputs: Any) -> list[Any]:
+    """Return inputs as a list that is not empty."""
+    if isinstance(inputs, bytes) or not isinstance(inputs, Iterable):
+        raise BadInput(
+            f"The input is a {type(inputs).__name__}; expected a text, a dict, a Document, or a list of them."
+        )
+    listed = list(inputs)
+    if not listed:
+        raise BadInput("The list of inputs is empty: there is nothing to predict.")
+    return listed
+
+
+def batch_inputs(inputs: Iterable[PredictorInput], characters: int) -> Iterator[list[tuple[int, PredictorInput]]]:
+    """Number the inputs and put them together until they have so many characters.
+
+    If the inputs end in an error, those that came before it are predicted first.
+    """
+    batch: list[tuple[int, PredictorInput]] = []
+    size = 0
+    try:
+        for number, item in zip(count(1), inputs, strict=False):
+            batch.append((number, item))
+            size += _length(item)
+            if size >= characters or len(batch) >= _MAX_BATCH_INPUTS:
+                yield batch
+                batch, size = [], 0
+    except Exception:
+        if batch:
+            yield batch
+        raise
+    if batch:
+        yield batch
+
+
+def _length(item: PredictorInput) -> int:
+    item = item.text if isinstance(item, Document) else item
+    values = item.values() if isinstance(item, Mapping) else [item]
+    return sum(len(value) for value in values if isinstance(value, str | tuple | list))
