@@ -134,7 +134,9 @@ def peak(outcomes: Mapping[str, Outcome]) -> Outcome:
     return max((outcomes[str(level)] for level in LEVELS), key=lambda outcome: outcome.goodput)
 
 
-def judge_load(outcomes: Mapping[str, Outcome], health: Mapping[str, float]) -> tuple[dict[str, float], dict[str, bool]]:
+def judge_load(
+    outcomes: Mapping[str, Outcome], health: Mapping[str, float]
+) -> tuple[dict[str, float], dict[str, bool]]:
     """Compare what alembert did with what docs/serve.md promises."""
     over = outcomes["overload"]
     kept = round(over.goodput / max(peak(outcomes).goodput, 0.01), 3)

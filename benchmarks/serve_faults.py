@@ -17,7 +17,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -91,14 +91,15 @@ def hold_slowly(port: int, count: int, seconds: float) -> dict[str, float]:
     ended, end = 0, time.perf_counter() + seconds
     while time.perf_counter() < end:
         time.sleep(min(1.0, seconds / 10))
+        closed = {id(each) for each in select.select(held, [], [], 0)[0]}  # 408, or the end
         for number, connection in enumerate(held):
-            readable, _, _ = select.select([connection], [], [], 0)
-            if readable:  # 408, or the end
+            if id(connection) in closed:
                 connection.close()
-                ended += 1
-                held[number] = connection = open_sockets(port, 1)[0]
-                connection.sendall(head)
-            connection.sendall(b"a")
+                held[number] = open_sockets(port, 1)[0]
+                held[number].sendall(head)
+            with suppress(OSError):  # ended meanwhile: the next round opens another
+                held[number].sendall(b"a")
+        ended += len(closed)
     for connection in held:
         connection.close()
     return {"held": len(held), "ended_by_server": ended}
@@ -211,7 +212,7 @@ def poison(port: int, texts: Sequence[str]) -> dict:
     for name, body in bodies.items():
         with socket.create_connection(("127.0.0.1", port), 120) as connection:
             connection.sendall(request_bytes(body, headers="connection: close\r\n"))
-            statuses[name] = _status(b"".join(iter(lambda: connection.recv(65536), b"")))  # noqa: B023
+            statuses[name] = _status(b"".join(iter(lambda: connection.recv(65536), b"")))
         if not is_same_answer(predict(port, texts), before):
             changed.append(name)
     fine = all(200 <= status < 500 for status in statuses.values())

@@ -1,6 +1,6 @@
 """The peer of `serve.py`: transformers' token-classification pipeline behind a plain FastAPI route, which runs in FastAPI's threads.
 
-    python benchmarks/serve_peer.py CHECKPOINT PORT
+python benchmarks/serve_peer.py CHECKPOINT PORT
 """
 
 import sys

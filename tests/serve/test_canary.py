@@ -110,7 +110,11 @@ def test_no_refusal_repeats_the_request(tagger: Path, capfd: pytest.CaptureFixtu
     with everything_said(capfd) as said, started(tagger, token=f"{CANARY}-is-secret", **limits) as server:
         client = Client(server.url)
         pass_on = {"authorization": f"Bearer {CANARY}-is-secret", **JSON}
-        lines = [f"POST /v1/predict?{CANARY} HTTP/1.1", "host: localhost", *(": ".join(each) for each in pass_on.items())]
+        lines = [
+            f"POST /v1/predict?{CANARY} HTTP/1.1",
+            "host: localhost",
+            *(": ".join(each) for each in pass_on.items()),
+        ]
         head = "".join(f"{line}\r\n" for line in lines).encode()
         refused = [
             client.get(f"/{CANARY}", **pass_on),
