@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from serving import started
+from serving import PATIENCE, started
 
 pytestmark = pytest.mark.slow
 schemathesis = pytest.importorskip("schemathesis")
@@ -58,7 +58,7 @@ def ask_all(operation, mode, number: int, model: str, statuses: Counter[int]) ->
             case.body["model"] = model
         if mode == MODES[0] and "model" in (case.query or {}):
             case.query["model"] = model
-        response = case.call()
+        response = case.call(timeout=PATIENCE)
         statuses[response.status_code] += 1
         case.validate_response(response, checks=CHECKS)
 
