@@ -75,7 +75,9 @@ def choose(plan: Plan, model: Path, chosen: Sequence[int], count: int, rng: rand
 
 
 def train(plan: Plan, start: Path, numbers: Sequence[int], epochs: float, seed: int, out: Path) -> Path:
-    """Train on some sentences, and keep the last weights: development data choose nothing but the temperature."""
+    """Train on some sentences, once; the last weights are kept: development data choose nothing but the temperature."""
+    if (out / "manifest.json").is_file():
+        return out
     out.parent.mkdir(parents=True, exist_ok=True)
     file = alembert.write([plan.train[number] for number in sorted(numbers)], out.with_suffix(".jsonl"))
     alembert.finetune(
@@ -110,7 +112,7 @@ def simulate(plan: Plan, seed: int) -> dict[str, Any]:
     for order in ("queue", "random"):
         rng = random.Random(seed)
         chosen = rng.sample(everything, round(plan.shares[0] * len(everything)))
-        model = train(plan, plan.start, chosen, plan.first_epochs, seed, folder / "first")
+        model = train(plan, plan.start, chosen, plan.first_epochs, seed, folder / f"first-{plan.shares[0]}")
         scores = {plan.shares[0]: f1_of(model, plan.test)}
         for share in plan.shares[1:]:
             more = round(share * len(everything)) - len(chosen)

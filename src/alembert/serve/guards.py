@@ -161,8 +161,9 @@ class Guard:
             )
 
     def _count(self, scope: Scope, status: int) -> None:
-        path = scope["path"] if scope["path"] in QUEUED_PATHS else "none"
-        self.metrics.count("requests_total", route=getattr(scope.get("route"), "path", path), status=str(status))
+        refused_path = scope["path"] if scope["path"] in QUEUED_PATHS else "none"
+        route = scope["route"].path if "route" in scope else refused_path
+        self.metrics.count("requests_total", route=route, status=str(status))
 
 
 _BUG: Final = RequestProblem(
