@@ -112,12 +112,15 @@ def simulate(plan: Plan, seed: int) -> dict[str, Any]:
     for order in ("queue", "random"):
         rng = random.Random(seed)
         chosen = rng.sample(everything, round(plan.shares[0] * len(everything)))
-        model = train(plan, plan.start, chosen, plan.first_epochs, seed, folder / f"first-{plan.shares[0]}")
+        model = train(plan, plan.start, chosen, plan.first_epochs, seed, folder / f"first-{permille(plan.shares[0])}")
         scores = {plan.shares[0]: f1_of(model, plan.test)}
         for share in plan.shares[1:]:
             more = round(share * len(everything)) - len(chosen)
-            chosen = [*chosen, *choose_once(plan, model, chosen, more, rng, order, folder / f"{order}-{share}.chosen")]
-            model = train(plan, model, chosen, plan.epochs, seed, folder / f"{order}-{share}")
+            chosen = [
+                *chosen,
+                *choose_once(plan, model, chosen, more, rng, order, folder / f"{order}-{permille(share)}.chosen"),
+            ]
+            model = train(plan, model, chosen, plan.epochs, seed, folder / f"{order}-{permille(share)}")
             scores[share] = f1_of(model, plan.test)
             told(f"seed {seed}: {order} {share:.0%}: f1 {scores[share]:.4f}, {scores[share] / whole:.1%} of all")
         found[order] = scores
@@ -133,6 +136,11 @@ def choose_once(
     if not kept.is_file():
         kept.write_text(json.dumps(choose(plan, model, chosen, count, rng, order)))
     return json.loads(kept.read_text())
+
+
+def permille(share: float) -> int:
+    """Write a share in a name without a dot, after which a suffix would begin."""
+    return round(1000 * share)
 
 
 def share_for(goal: float, scores: dict[float, float]) -> float | None:
@@ -207,7 +215,7 @@ def main() -> None:
         work=work,
     )
     found = {seed: simulate(plan, seed) for seed in range(1, arguments.seeds + 1)}
-    last = plan.work / "seed-1" / f"queue-{plan.shares[-1]}"
+    last = plan.work / "seed-1" / f"queue-{permille(plan.shares[-1])}"
     known = [number for number, document in enumerate(plan.train) if document.text in texts_of(last)]
     report(found, retrain(plan, last, known))
 
