@@ -1,146 +1,67 @@
-"""`alembert serve` against a plain web service around transformers' pipeline, over HTTP on this machine.
+"""`alembert serve` under load, beside a plain service of FastAPI and transformers' pipeline, over HTTP on this machine.
 
-    python benchmarks/serve.py [--quick] [--seconds 20] [--clients 16]
+    python benchmarks/serve.py [--quick] [--seconds 60] [--minutes 10] [--only load|alone]
 
-Both sides serve the same tagger (MiniLM, 6x384): alembert its int8 Export, the peer the checkpoint in float32 with the
-pipeline `token-classification` in a starlette route, called in a thread, as its documentation shows. Every request has one
-text. Measured for both, in the same run and in turns: one client that asks again and again, many clients at once, and five
-times as many requests as the service answered before, sent at a steady pace whatever comes back. Goodput is what was
-answered within the time limit of the service; refusals count by how fast they come.
+Both sides serve the same tagger (MiniLM, 6x384, with a head of random weights): alembert its int8 Export with one process, the
+peer (`serve_peer.py`) the checkpoint in float32 with `pipeline("token-classification")` in FastAPI's threads. The models are
+made once, in `--cache`. A request is one abstract of NCBI-disease, or, for `batching`, one sentence. The load generator
+(`serve_load.py`) is a process of its own.
+
+Both are measured in turns: one client; 8, 32 and 128 clients, of which the best is the peak; and five times the peak as an
+open loop, while another process asks /healthz. Then, of alembert alone: sentences from one client and from many, 500 slow
+connections beside usual clients, bodies of 200 MB, clients that leave, poisoned requests, SIGTERM under load, and `--minutes`
+of mixed load for the memory. Goodput is what was answered within 4 s; the service refuses what would wait for more than 2 s.
+The last line is JSON: `ratios` (over 1 is better than the peer), `holds` for each claim, and all figures; the exit code is 1
+if a claim does not hold. The peer needs `pip install fastapi`.
 """
 
 import argparse
-import asyncio
 import json
 import multiprocessing
 import socket
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
+from typing import Any
 
-from annotate_material import exported, new_tagger, told
+from annotate_material import TEST, exported, fitting, new_tagger, sentences, texts_of, told
 from harness import parser
+from serve_faults import (
+    huge_body,
+    leaving_clients,
+    memory,
+    overload,
+    poison,
+    slow_connections,
+    stop_under_load,
+)
+from serve_load import LIMIT, Load, Outcome
 
-from alembert import sample
-
-LIMIT = 4.0
-"""Seconds within which an answer is of use: `max_queue_seconds` of the service, and the patience of the clients."""
-PEER = """
-import sys, uvicorn
-from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
-from starlette.responses import JSONResponse
-from starlette.routing import Route
-from transformers import pipeline
-find = pipeline("token-classification", model=sys.argv[1], aggregation_strategy="simple", device="cpu")
-async def predict(request):
-    text = (await request.json())["inputs"]
-    found = await run_in_threadpool(find, text)
-    return JSONResponse([{**each, "score": float(each["score"])} for each in found])
-app = Starlette(routes=[Route("/v1/predict", predict, methods=["POST"])])
-uvicorn.run(app, port=int(sys.argv[2]), log_level="error")
-"""
+LEVELS = (8, 32, 128)
+COMPARED = 32
+"""Clients at which the times of both sides are compared."""
+QUEUE = ("--set", f"max_queue_seconds={LIMIT / 2}", "--set", "max_connections_per_address=5000")
+ROOMY = ("--set", "max_body_bytes=12_000_000", "--set", "max_characters=11_000_000", "--set", "drain_seconds=3")
+"""So that a word of 10 MB is read rather than refused, and clients hear that the server stops."""
 
 
-@dataclass
-class Outcome:
-    """What clients saw: seconds of answers and of refusals, and requests without either."""
-
-    answered: list[float] = field(default_factory=list)
-    refused: list[float] = field(default_factory=list)
-    failed: int = 0
-    seconds: float = 0.0
-
-    @property
-    def goodput(self) -> float:
-        """Answers a second that came in time."""
-        return sum(seconds <= LIMIT for seconds in self.answered) / self.seconds
-
-    def figures(self) -> dict[str, float]:
-        ordered = sorted(self.answered) or [float("nan")]
-        return {
-            "goodput": round(self.goodput, 2),
-            "p50_ms": round(1000 * median(ordered), 1),
-            "p99_ms": round(1000 * ordered[int(0.99 * (len(ordered) - 1))], 1),
-            "refused": len(self.refused),
-            "refused_p50_ms": round(1000 * median(self.refused), 1) if self.refused else 0.0,
-            "failed": self.failed,
-        }
+def make_models(folder: Path) -> None:
+    checkpoint = new_tagger(folder / "checkpoint")
+    exported(checkpoint, folder / "export", 100, "onnx")
 
 
-@dataclass(frozen=True)
-class Target:
-    """A service that runs, and the texts that it is asked."""
-
-    port: int
-    texts: Sequence[str]
-
-    async def ask(self, number: int, outcome: Outcome) -> None:
-        """Send a request on a connection of its own, and note what came of it."""
-        body = json.dumps({"inputs": self.texts[number % len(self.texts)]}).encode()
-        head = (
-            f"POST /v1/predict HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nconnection: close\r\n"
-            f"content-length: {len(body)}\r\n\r\n"
-        )
-        begun = time.perf_counter()
-        try:
-            status = await asyncio.wait_for(self._exchange(head.encode() + body), 3 * LIMIT)
-        except (OSError, TimeoutError, IndexError, ValueError):
-            outcome.failed += 1
-            return
-        (outcome.answered if status == 200 else outcome.refused).append(time.perf_counter() - begun)
-
-    async def _exchange(self, request: bytes) -> int:
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-        try:
-            writer.write(request)
-            answer = await reader.read()
-            return int(answer.split(b" ", 2)[1])
-        finally:
-            writer.close()
-
-    async def closed_loop(self, clients: int, seconds: float) -> Outcome:
-        """Let clients ask again as soon as they are answered."""
-        outcome, begun = Outcome(), time.perf_counter()
-
-        async def client(number: int) -> None:
-            while time.perf_counter() - begun < seconds:
-                await self.ask(number, outcome)
-                number += clients
-
-        await asyncio.gather(*map(client, range(clients)))
-        outcome.seconds = time.perf_counter() - begun
-        return outcome
-
-    async def open_loop(self, rate: float, seconds: float) -> Outcome:
-        """Send requests at a pace, whatever comes back."""
-        outcome, begun, asked = Outcome(), time.perf_counter(), []
-        for number in range(int(rate * seconds)):
-            await asyncio.sleep(max(0.0, begun + number / rate - time.perf_counter()))
-            asked.append(asyncio.create_task(self.ask(number, outcome)))
-        await asyncio.gather(*asked)
-        outcome.seconds = time.perf_counter() - begun
-        return outcome
-
-
-@contextmanager
-def service(command: Sequence[str], port: int) -> Iterator[None]:
-    """Run a server process until it listens, and end it."""
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
-        try:
-            while process.poll() is None:
-                with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-                    break
-                time.sleep(0.2)
-            yield
-        finally:
-            process.terminate()
+def models_in(folder: Path) -> Path:
+    """Make the models of both sides, once."""
+    if not (folder / "export" / "manifest.json").is_file():
+        told("making the models")
+        folder.mkdir(parents=True, exist_ok=True)
+        maker = multiprocessing.get_context("spawn").Process(target=make_models, args=(folder,))
+        maker.start()
+        maker.join()
+    return folder
 
 
 def free_port() -> int:
@@ -148,73 +69,175 @@ def free_port() -> int:
         return int(bound.getsockname()[1])
 
 
-def make_models(folder: Path, rows: int) -> None:
-    exported(new_tagger(folder / "checkpoint"), folder / "export", rows, "onnx")
+class Service:
+    """A server process."""
+
+    def __init__(self, name: str, command: Callable[[int], Sequence[str]]) -> None:
+        self.name = name
+        self.port = free_port()
+        self.process = subprocess.Popen(command(self.port), stdout=subprocess.DEVNULL)
+
+    def wait_until_started(self) -> None:
+        while True:
+            if self.process.poll() is not None:
+                sys.exit(f"error: the service {self.name} ended with code {self.process.returncode}")
+            with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
+                return
+            time.sleep(0.1)
+
+    def stop(self) -> None:
+        """End it at once: the peer would first work through all that clients have given up."""
+        self.process.kill()
+        self.process.wait()
 
 
-def measure(target: Target, arguments: argparse.Namespace) -> dict[str, Outcome]:
-    """Measure a service that runs, after a warm-up."""
-    seconds, clients = arguments.seconds, arguments.clients
-    asyncio.run(target.closed_loop(1, min(1.0, seconds)))
-    alone = asyncio.run(target.closed_loop(1, seconds))
-    together = asyncio.run(target.closed_loop(clients, seconds))
-    overload = asyncio.run(target.open_loop(5 * max(alone.goodput, together.goodput, 0.2), seconds))
-    return {"one client": alone, f"{clients} clients": together, "5x overload": overload}
+@contextmanager
+def running(name: str, command: Callable[[int], Sequence[str]]) -> Iterator[Service]:
+    service = Service(name, command)
+    try:
+        service.wait_until_started()
+        yield service
+    finally:
+        service.stop()
+
+
+def alembert(export: Path, *settings: str) -> Callable[[int], list[str]]:
+    return lambda port: [*(sys.executable, "-m", "alembert", "serve", str(export), "--port", str(port)), *settings]
+
+
+def peer(checkpoint: Path) -> Callable[[int], list[str]]:
+    script = Path(__file__).with_name("serve_peer.py")
+    return lambda port: [sys.executable, str(script), str(checkpoint), str(port)]
+
+
+def measure_load(
+    ours: Service, theirs: Service, bodies: Sequence[bytes], seconds: float
+) -> tuple[dict[str, dict[str, Outcome]], dict[str, float]]:
+    """Load both services in turns, step by step; the peer ends after its overload, whose backlog would last for minutes."""
+    found: dict[str, dict[str, Outcome]] = {ours.name: {}, theirs.name: {}}
+    for service in (ours, theirs):
+        Load(service.port, bodies).closed_loop(8, min(2.0, seconds))
+    for clients in (1, *LEVELS):
+        for service in (ours, theirs):
+            told(f"{service.name}: {clients} clients")
+            found[service.name][str(clients)] = Load(service.port, bodies).closed_loop(clients, seconds)
+    health = {}
+    for service in (ours, theirs):
+        rate = 5 * max(0.2, peak(found[service.name]).goodput)
+        told(f"{service.name}: {rate:.0f} requests a second")
+        found[service.name]["overload"], health[service.name] = overload(service.port, bodies, rate, seconds)
+    theirs.stop()
+    return found, health[ours.name]
+
+
+def peak(outcomes: Mapping[str, Outcome]) -> Outcome:
+    return max((outcomes[str(level)] for level in LEVELS), key=lambda outcome: outcome.goodput)
+
+
+def judge_load(
+    outcomes: Mapping[str, Outcome], health: Mapping[str, float]
+) -> tuple[dict[str, float], dict[str, bool]]:
+    """Compare what alembert did with what docs/serve.md promises."""
+    over = outcomes["overload"]
+    kept = round(over.goodput / max(peak(outcomes).goodput, 0.01), 3)
+    figures = over.figures()
+    holds = {
+        "overload_kept": kept >= 0.95,
+        "refused_within_100_ms": 0 < figures["refused_p99_ms"] < 100,
+        "healthz_within_50_ms": health["p99_ms"] < 50 and health["failed"] == 0,
+        "no_5xx": not any(each.server_errors for each in outcomes.values()),
+        "none_lost": not any(each.lost + each.given_up for each in outcomes.values()),
+    }
+    return {"overload_kept": kept}, holds
+
+
+def batching(port: int, texts: Sequence[str], seconds: float) -> dict:
+    """Compare single sentences from many clients with those that one client asks one after another."""
+    outcomes = {str(clients): Load(port, to_bodies(texts)).closed_loop(clients, seconds) for clients in (1, *LEVELS)}
+    ratio = round(peak(outcomes).goodput / max(outcomes["1"].goodput, 0.01), 2)
+    return {**{name: each.figures() for name, each in outcomes.items()}, "ratio": ratio, "holds": ratio >= 3}
+
+
+def compare(ours: Mapping[str, Outcome], theirs: Mapping[str, Outcome]) -> dict[str, float]:
+    p99 = [side[str(COMPARED)].figures()["p99_ms"] for side in (theirs, ours)]
+    return {
+        "throughput": round(peak(ours).goodput / max(peak(theirs).goodput, 0.01), 2),
+        "p99": round(p99[0] / max(p99[1], 0.1), 2),
+        "one_client": round(ours["1"].goodput / max(theirs["1"].goodput, 0.01), 2),
+        "goodput_overload": round(ours["overload"].goodput / max(theirs["overload"].goodput, 0.01), 2),
+    }
+
+
+def check_alone(
+    ours: Service, export: Path, texts: Sequence[str], before: Outcome, seconds: float, minutes: float
+) -> dict[str, Any]:
+    """Check what concerns alembert alone: batches, and what breaks services."""
+    bodies, short = to_bodies(texts), sentences(texts)[:400]
+    found: dict[str, Any] = {}
+
+    def check(name: str, run: Callable[..., dict], *arguments: Any, **more: Any) -> None:
+        told(f"alembert: {name.replace('_', ' ')}")
+        found[name] = run(*arguments, **more)
+        told(f"  {json.dumps(found[name])}")
+
+    check("batching", batching, ours.port, short, seconds)
+    check("slow_connections", slow_connections, ours.port, bodies, COMPARED, seconds, before)
+    check("huge_body", huge_body, ours.port, ours.process.pid, chunked=False)
+    check("huge_body_chunked", huge_body, ours.port, ours.process.pid, chunked=True)
+    check("leaving_clients", leaving_clients, ours.port, short)
+    with running("alembert", alembert(export, *QUEUE, *ROOMY)) as roomy:
+        check("poison", poison, roomy.port, texts[:20])
+        check("sigterm", stop_under_load, roomy.process, roomy.port, to_bodies(short))
+    check("memory", memory, ours.port, ours.process.pid, [*texts, *short], 60 * minutes)
+    return found
+
+
+def to_bodies(texts: Sequence[str]) -> list[bytes]:
+    return [json.dumps({"inputs": text}).encode() for text in texts]
 
 
 def main() -> None:
     arguments = _arguments()
-    texts = [passage.text[:400] for passage in sample.load_passages("en")]
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        told("making the models")
-        maker = multiprocessing.get_context("spawn").Process(target=make_models, args=(folder, 50))
-        maker.start()
-        maker.join()
-        ports = {name: free_port() for name in ("alembert", "transformers")}
-        settings = ["--set", f"max_queue_seconds={LIMIT / 2}", "--set", "max_connections_per_address=5000"]
-        commands = {
-            "alembert": [
-                *(sys.executable, "-m", "alembert", "serve", str(folder / "export")),
-                *("--port", str(ports["alembert"]), *settings),
-            ],
-            "transformers": [sys.executable, "-c", PEER, str(folder / "checkpoint"), str(ports["transformers"])],
-        }
-        outcomes = {}
-        for name, command in commands.items():
-            told(f"measuring {name}")
-            with service(command, ports[name]):
-                outcomes[name] = measure(Target(ports[name], texts), arguments)
-    report(outcomes)
+    folder = models_in(arguments.cache)
+    texts = fitting(folder / "checkpoint", texts_of(TEST)).texts
+    bodies, seconds = to_bodies(texts), arguments.seconds
+    report: dict[str, Any] = {"ratios": {}, "holds": {}, "seconds": seconds, "minutes": arguments.minutes}
+    with running("alembert", alembert(folder / "export", *QUEUE)) as ours:
+        if arguments.only != "alone":
+            with running("fastapi", peer(folder / "checkpoint")) as theirs:
+                outcomes, report["healthz"] = measure_load(ours, theirs, bodies, seconds)
+            report |= {name: {load: each.figures() for load, each in side.items()} for name, side in outcomes.items()}
+            shares, report["holds"] = judge_load(outcomes["alembert"], report["healthz"])
+            report["ratios"] = compare(outcomes["alembert"], outcomes["fastapi"]) | shares
+            before = outcomes["alembert"][str(COMPARED)]
+        else:
+            before = Load(ours.port, bodies).closed_loop(COMPARED, seconds)
+        if arguments.only != "load":
+            report["alone"] = check_alone(ours, folder / "export", texts, before, seconds, arguments.minutes)
+            report["ratios"]["batching"] = report["alone"]["batching"]["ratio"]
+            report["holds"] |= {name: each["holds"] for name, each in report["alone"].items()}
+    show(report)
+    sys.exit(not all(report["holds"].values()))
 
 
-def report(outcomes: dict[str, dict[str, Outcome]]) -> None:
-    figures = {name: {load: each.figures() for load, each in loads.items()} for name, loads in outcomes.items()}
-    for name, loads in figures.items():
-        for load, each in loads.items():
-            print(f"{name:13} {load:12} " + ", ".join(f"{key} {value:g}" for key, value in each.items()))
-    ours, theirs = (list(outcomes[name].values()) for name in ("alembert", "transformers"))
-    ratios = {
-        "batching": _ratio(ours[1].goodput, ours[0].goodput),
-        "goodput_alone": _ratio(ours[0].goodput, theirs[0].goodput),
-        "goodput_together": _ratio(ours[1].goodput, theirs[1].goodput),
-        "goodput_overload": _ratio(ours[2].goodput, theirs[2].goodput),
-        "overload_kept": _ratio(ours[2].goodput, ours[1].goodput),
-    }
-    print(json.dumps({"ratios": ratios, **figures}))
-
-
-def _ratio(one: float, other: float) -> float | None:
-    return round(one / other, 2) if other else None
+def show(report: Mapping[str, Any]) -> None:
+    for name in ("alembert", "fastapi"):
+        for load, figures in report.get(name, {}).items():
+            print(f"{name:10} {load:9} " + ", ".join(f"{key} {value:g}" for key, value in figures.items()))
+    for name, holds in report["holds"].items():
+        print(f"{'holds' if holds else 'DOES NOT HOLD'}: {name}")
+    print(json.dumps(report))
 
 
 def _arguments() -> argparse.Namespace:
-    made = parser(__doc__, quick="three seconds for each load instead of twenty")
-    made.add_argument("--seconds", type=float, default=20.0, help="seconds for each load")
-    made.add_argument("--clients", type=int, default=16, help="clients that ask at once")
+    made = parser(__doc__, quick="2 s for each load and a minute of mixed load, less than two minutes in all")
+    made.add_argument("--seconds", type=float, default=60.0, help="seconds for each load")
+    made.add_argument("--minutes", type=float, default=10.0, help="minutes of mixed load for the memory")
+    made.add_argument("--only", choices=("load", "alone"), help="one half alone")
+    made.add_argument("--cache", type=Path, default=Path("work/benchmarks/serve"), help="where the models are kept")
     arguments = made.parse_args()
     if arguments.quick:
-        arguments.seconds = 3.0
+        arguments.seconds, arguments.minutes = min(2.0, arguments.seconds), min(1.0, arguments.minutes)
     return arguments
 
 

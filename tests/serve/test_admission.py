@@ -66,3 +66,16 @@ def test_an_idle_service_takes_a_request_of_any_allowed_size() -> None:
     admission.admit(5000)
     with pytest.raises(Overloaded):
         admission.admit(1)
+
+
+def test_a_body_as_large_as_what_was_refused_is_not_read_until_something_is_done() -> None:
+    admission = Admission(DrainRate(100, tokens_per_second=1), max_seconds=10)
+    admission.check_body(10**9)
+    admission.admit(9)
+    with pytest.raises(Overloaded):
+        admission.admit(3)
+    admission.check_body(4 * 2)  # there may be room for less
+    with pytest.raises(Overloaded):
+        admission.check_body(4 * 3)
+    admission.release(1)
+    admission.check_body(4 * 3)

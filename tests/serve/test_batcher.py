@@ -146,3 +146,17 @@ def test_what_is_cancelled_while_it_is_computed_is_forgotten() -> None:
         assert await answers(batcher.submit(doubler, [2], [1])) == [4]
 
     play(scenario)
+
+
+def test_a_batch_that_goes_wrong_does_not_end_its_lane() -> None:
+    class Forgetful(Doubler):
+        def compute(self, examples: Sequence[int]) -> BatchAnswer:
+            return BatchAnswer([])
+
+    async def scenario(batcher: Batcher, doubler: Doubler) -> None:
+        (answer,) = await answers(batcher.submit(Forgetful(("forgetful",)), [1], [1]))
+        assert isinstance(answer, ValueError)
+        doubler.may_go.set()
+        assert await answers(batcher.submit(doubler, [1], [1])) == [2]
+
+    play(scenario)

@@ -101,13 +101,25 @@ class Admission:
         self.max_seconds = max_seconds
         self.tokens = 0
         """Waiting or being computed."""
+        self._refused: int | None = None
+        """The fewest tokens that were refused since there was last room."""
 
     def admit(self, tokens: int) -> None:
         """Take tokens into account, or refuse them; an idle service takes what the limits of a request allow."""
         seconds = self.seconds_for(tokens)
         if self.tokens and seconds > self.max_seconds:
+            self._refused = tokens if self._refused is None else min(tokens, self._refused)
             raise Overloaded(seconds, self.max_seconds)
         self.tokens += tokens
+
+    def check_body(self, size: int) -> None:
+        """Refuse a body by its bytes alone if as little was refused before, and nothing has been done since.
+
+        A refusal takes time from what was admitted, so that most of them must cost less than reading a request.
+        """
+        tokens = size // _BYTES_PER_TOKEN
+        if self._refused is not None and tokens >= self._refused:
+            raise Overloaded(self.seconds_for(tokens), self.max_seconds)
 
     def seconds_for(self, tokens: int) -> float:
         """Estimate in how many seconds these tokens, and all before them, will be done."""
@@ -115,4 +127,6 @@ class Admission:
 
     def release(self, tokens: int) -> None:
         """Forget tokens that are done, or whose client has gone."""
-        self.tokens -= tokens
+        if tokens:
+            self.tokens -= tokens
+            self._refused = None

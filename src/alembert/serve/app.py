@@ -234,7 +234,12 @@ def make_app(service: Service, hosts: HostCheck, token: TokenCheck | None = None
         await service.stop()
 
     guard = Middleware(
-        Guard, hosts=hosts, token=token, max_body_bytes=service.settings.max_body_bytes, metrics=service.metrics
+        Guard,
+        hosts=hosts,
+        token=token,
+        max_body_bytes=service.settings.max_body_bytes,
+        metrics=service.metrics,
+        check_queue=service.check_queue,
     )
     return Starlette(
         routes=Routes(service).listed(),

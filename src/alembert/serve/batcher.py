@@ -125,7 +125,13 @@ class Batcher:
             while not self._queue:
                 self._arrived.clear()
                 await self._arrived.wait()
-            await self._compute(self._take())
+            batch = self._take()
+            try:
+                await self._compute(batch)
+            except Exception as problem:  # a lane that ended would leave its share of the requests without an answer
+                for _, queued in batch:
+                    if not queued.answer.done():
+                        queued.answer.set_result(problem)
 
     def _take(self) -> Batch:
         """Take a batch: inputs for the computation of the first request, in turns, up to the budget."""

@@ -11,7 +11,7 @@ import hmac
 import ipaddress
 import logging
 import traceback
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -26,6 +26,8 @@ from alembert.serve.wire import JSON, RequestProblem, encode
 LOG: Final = logging.getLogger("alembert.serve")
 OPEN_PATHS: Final = ("/", "/healthz", "/readyz", "/openapi.json")
 """Paths that need no token: they hold nothing of anyone. So does everything below /page/."""
+QUEUED_PATHS: Final = ("/v1/predict", "/v1/embed")
+"""Paths whose requests wait in the queue."""
 _HEADERS: Final = {
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; "
@@ -83,13 +85,21 @@ class Guard:
     """The outermost layer of the application."""
 
     def __init__(
-        self, app: ASGIApp, *, hosts: HostCheck, token: TokenCheck | None, max_body_bytes: int, metrics: Metrics
+        self,
+        app: ASGIApp,
+        *,
+        hosts: HostCheck,
+        token: TokenCheck | None,
+        max_body_bytes: int,
+        metrics: Metrics,
+        check_queue: Callable[[int], None],
     ) -> None:
         self.app = app
         self.hosts = hosts
         self.token = token
         self.max_body_bytes = max_body_bytes
         self.metrics = metrics
+        self._check_queue = check_queue
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -110,7 +120,7 @@ class Guard:
             await self.app(scope, receive, send_safely)
         except RequestProblem as problem:
             self.metrics.count("refused_total", reason=problem.kind)
-            await to_response(problem, close=True)(scope, receive, send_safely)
+            await to_response(problem, close=problem.status != 429)(scope, receive, send_safely)
         except Exception as bug:
             log_bug(bug)
             if started:
@@ -131,7 +141,12 @@ class Guard:
         if origin is not None and origin.partition("://")[2] != host:
             raise RequestProblem(403, "wrong_origin", "The request comes from the page of another site.")
         self._check_token(scope["path"], headers)
-        self._check_length(headers.get("content-length", "0"))
+        declared = headers.get("content-length", "")
+        length = int(declared) if declared.isdecimal() else 0
+        if length > self.max_body_bytes:
+            raise body_too_large(self.max_body_bytes)
+        if scope["path"] in QUEUED_PATHS:
+            self._check_queue(length)
 
     def _check_token(self, path: str, headers: Headers) -> None:
         if self.token is None or path in OPEN_PATHS or path.startswith("/page/"):
@@ -145,13 +160,10 @@ class Guard:
                 {"www-authenticate": "Bearer"},
             )
 
-    def _check_length(self, declared: str) -> None:
-        if declared.isdecimal() and int(declared) > self.max_body_bytes:
-            raise body_too_large(self.max_body_bytes)
-
     def _count(self, scope: Scope, status: int) -> None:
-        route = scope.get("route")
-        self.metrics.count("requests_total", route=getattr(route, "path", "none"), status=str(status))
+        refused_path = scope["path"] if scope["path"] in QUEUED_PATHS else "none"
+        route = scope["route"].path if "route" in scope else refused_path
+        self.metrics.count("requests_total", route=route, status=str(status))
 
 
 _BUG: Final = RequestProblem(

@@ -63,8 +63,9 @@ class LabelFile:
         return os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
 
     def _append_line(self, line: bytes) -> None:
-        file = self._open()
+        file = None
         try:
+            file = self._open()
             fcntl.flock(file, fcntl.LOCK_EX)
             size = os.fstat(file).st_size
             is_cut_off = size > 0 and os.pread(file, 1, size - 1) != b"\n"
@@ -76,13 +77,17 @@ class LabelFile:
         except OSError as problem:
             raise BadFile(f"The decision was not saved: {describe_os_error(problem)}") from None
         finally:
-            os.close(file)
+            if file is not None:
+                os.close(file)
 
     def read_reviewed(self) -> list[dict[str, Any]]:
         """Return the last state of each text whose entities are all decided, as training data."""
         last: dict[str, dict[str, Any]] = {}
-        for record in self._records():
-            last[record["id"]] = record
+        try:
+            for record in self._records():
+                last[record["id"]] = record
+        except OSError as problem:
+            raise BadFile(f"The decisions cannot be read: {describe_os_error(problem)}") from None
         return [to_training_record(record) for record in last.values() if record["state"] == "reviewed"]
 
     def _records(self) -> Iterator[dict[str, Any]]:

@@ -11,6 +11,7 @@ import logging
 import os
 import signal
 import socket
+import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -33,6 +34,9 @@ from alembert.serve.settings import LOOPBACK, ServeSettings, is_loopback
 
 _EVERY_ADDRESS: Final = ("0.0.0.0", "::", "")  # noqa: S104 (a token is needed then)
 _SHORTEST_TOKEN: Final = 16
+_SWITCH_SECONDS: Final = 0.0005
+"""How long a thread may go on while another waits for the interpreter. The event loop waits after each read and write:
+with Python's 5 ms, batches that are tokenised or decoded would hold up every refusal."""
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -183,6 +187,7 @@ def _hosts_of(config: ServerConfig) -> HostCheck:
 def run_server(config: ServerConfig, on_started: Callable[[str], None]) -> None:
     """Serve in this process until it is told to stop; `on_started` is called with the address."""
     configure_logging()
+    sys.setswitchinterval(_SWITCH_SECONDS)
     bound = bind(config.host, config.port, reuse_port=config.reuse_port)
     with bound:
         make_server(config, lambda: on_started(url_of(config.host, bound))).run(sockets=[bound])

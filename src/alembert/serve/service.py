@@ -105,22 +105,36 @@ class Service:
         tokens: Sequence[int] | None = None,
     ) -> Ticket:
         """Put examples into the queue, or say when there will be room; their tokens are estimated if they are not given."""
-        if self.is_stopping:
-            headers = {"connection": "close", "retry-after": "5"}
-            raise RequestProblem(503, "stopping", "The server is stopping. Send the request again.", headers)
+        self._check_running()
         try:
             costs = [estimate_tokens(item) for item in inputs] if tokens is None else tokens
             ticket = self.batcher.submit(computation, examples, costs)
         except Overloaded as full:
-            raise RequestProblem(
-                429,
-                "busy",
-                f"The server is busy: this request would take {full.waiting_seconds:.0f} s, and the limit is "
-                f"{self.settings.max_queue_seconds:g} s. Send it again in {full.retry_after} s.",
-                {"retry-after": str(full.retry_after)},
-            ) from None
+            raise self._busy(full) from None
         self.metrics.count("characters_total", sum(map(count_characters, inputs)))
         return ticket
+
+    def check_queue(self, size: int) -> None:
+        """Refuse a request by the bytes of its body if there is no room for as little, or the service stops."""
+        self._check_running()
+        try:
+            self.batcher.admission.check_body(size)
+        except Overloaded as full:
+            raise self._busy(full) from None
+
+    def _check_running(self) -> None:
+        if self.is_stopping:
+            headers = {"connection": "close", "retry-after": "5"}
+            raise RequestProblem(503, "stopping", "The server is stopping. Send the request again.", headers)
+
+    def _busy(self, full: Overloaded) -> RequestProblem:
+        return RequestProblem(
+            429,
+            "busy",
+            f"The server is busy: this request would take {full.waiting_seconds:.0f} s, and the limit is "
+            f"{self.settings.max_queue_seconds:g} s. Send it again in {full.retry_after} s.",
+            {"retry-after": str(full.retry_after)},
+        )
 
     def finish(self, ticket: Ticket) -> None:
         """Take a request out of the queue, answered or not, and note its times."""
