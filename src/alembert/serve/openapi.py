@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from alembert import __version__
-from alembert.serve.wire import JSON, JSON_LINES, DecisionRequest, EmbedRequest, PredictRequest
+from alembert.serve.wire import JSON, JSON_LINES, ConvertRequest, DecisionRequest, EmbedRequest, PredictRequest
 
 _REFUSALS: Final = {
     "400": "The body is not JSON.",
@@ -47,7 +47,7 @@ _LINES: Final = (
 
 def describe_service() -> dict[str, Any]:
     """Return the OpenAPI document."""
-    bodies = (PredictRequest, EmbedRequest, DecisionRequest)
+    bodies = (PredictRequest, EmbedRequest, DecisionRequest, ConvertRequest)
     _, schemas = msgspec.json.schema_components(bodies, ref_template="#/components/schemas/{name}")
     return {
         "openapi": "3.1.0",
@@ -77,6 +77,9 @@ def _paths() -> dict[str, Any]:
             "post": _post("Append a decision", "Only if the server has --label FILE.", DecisionRequest, False)
         },
         "/v1/labels": {"get": _get("Reviewed texts as training data", JSON_LINES)},
+        "/v1/convert": {
+            "post": _post("Documents as a file", "The header `alembert-losses` counts what is lost.", ConvertRequest, False)
+        },
         "/v1/models": {"get": _get("The models, their tasks and labels", JSON)},
         "/metrics": {"get": _get("Metrics for Prometheus", "text/plain")},
         "/healthz": {"get": _get("The process is alive", "text/plain", is_open=True)},
