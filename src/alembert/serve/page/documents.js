@@ -43,15 +43,18 @@ export async function readAll(entries, model, onRead) {
   }
 }
 
-/** Keep the answer for a document; what was decided before is kept. */
+/** Keep the answer for a document; what was decided before is kept, also while a model is asked that tags nothing. */
 export function take(entry, record, model) {
   const parts = "coverage" in record ? [record] : Object.values(record);
   const tagged = parts.find((part) => Array.isArray(part.entities) && part.text === entry.text);
-  const former = entry.review;
-  Object.assign(entry, { record, others: parts.filter((part) => part !== tagged), coverage: (tagged ?? parts[0]).coverage, relations: [], review: tagged ? new Review(entry.text, tagged.entities, model) : null });
-  if (former === null) return;
+  const former = entry.review ?? entry.former ?? null;
+  Object.assign(entry, {
+    former, record, others: parts.filter((part) => part !== tagged), coverage: (tagged ?? parts[0]).coverage, relations: [],
+    review: tagged ? new Review(entry.text, tagged.entities, model) : null,
+  });
+  if (former === null || entry.review === null) return;
   forget(former);
-  if (entry.review) entry.review.keep(former);
+  entry.review.keep(former);
 }
 
 const share = () => Math.min(1, Math.max(0, Number($("audit-share").value) / 100));

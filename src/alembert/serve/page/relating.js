@@ -5,11 +5,9 @@ import { choose, redraw } from "./entities.js";
 import { REJECTED } from "./review.js";
 import { hasTask, percent, report, review, say, state, words } from "./state.js";
 
-const relates = (model) => hasTask(model, "relate") && typeof model.example !== "string";
-
 /** Offer the models that relate entities of documents. */
 export function offerRelations() {
-  const models = state.models.filter(relates);
+  const models = state.models.filter((model) => hasTask(model, "relate"));
   $("relation-model").replaceChildren(...models.map(({ name }) => new Option(name, name)));
   return models.length > 0;
 }
@@ -22,7 +20,7 @@ export async function relate() {
   say(words().reading);
   try {
     const { predictions } = await askPatiently("/v1/predict", { model: $("relation-model").value, inputs: [{ text: review().text, entities }] });
-    open.relations = predictions[0].triples;
+    open.relations = predictions[0].triples ?? [];
     say(words().relations_found(open.relations.length));
     if (open === state.open) redraw();
     drawRelations();

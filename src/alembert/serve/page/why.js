@@ -80,7 +80,7 @@ function wordOf(word, largest, place, detail) {
   const side = strength < 0.05 ? "none" : word.score > 0 ? "for" : "against";
   const button = make("span", { className: `word ${side}`, textContent: word.text, tabIndex: -1, aria: { role: "img", label: `${word.text} ${signed(word.score)}` } });
   button.classList.toggle("target", Boolean(place) && word.start < place[1] && word.end > place[0]);
-  button.style.setProperty("--strength", `${Math.round(8 + 52 * strength)}%`);
+  button.style.setProperty("--strength", `${Math.round(8 + 34 * strength)}%`);
   const tell = () => { detail.textContent = words().word_score(word.text, signed(word.score), side); };
   button.addEventListener("focus", tell);
   button.addEventListener("mouseenter", tell);
@@ -160,8 +160,8 @@ export function moveSpan(before, after, [start, end]) {
   let tail = 0;
   while (tail < shorter - head && old[old.length - 1 - tail] === now[now.length - 1 - tail]) tail += 1;
   const by = now.length - old.length;
-  const moved = [start <= head ? start : Math.max(head, start + by), end <= head ? end : Math.max(head, end + by)];
-  if (start > head && start < old.length - tail) moved[0] = head;
-  if (end > head && end < old.length - tail) moved[1] = now.length - tail;
-  return moved[0] < moved[1] ? moved : null;
+  const changed = old.length - tail; // what was changed is old[head..changed]
+  const first = start >= changed ? start + by : Math.min(start, head);
+  const last = end <= head ? end : Math.max(end, changed) + by;
+  return first < last ? [first, last] : null;
 }
