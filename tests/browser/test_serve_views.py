@@ -80,7 +80,7 @@ COUNT_CHANGES = """() => {
 def long_page(empty_page: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A page that has read 20,000 words with 2,000 entities."""
     monkeypatch.setattr("browsing.KNOWN", [("aspirin", "chemical", 0.9), ("fever", "disease", 0.3)] * 1000)
-    empty_page.evaluate("(text) => { document.getElementById('input').value = text; }", WORDS * 1430)
+    empty_page.evaluate("(text) => { document.getElementById('input').value = text; }", WORDS * 1540)
     empty_page.click("#ask button")
     empty_page.wait_for_selector("#text mark")
     empty_page.click("h1")
@@ -105,6 +105,6 @@ def test_an_entity_far_down_is_drawn_when_it_is_chosen(long_page: Any) -> None:
 
 
 def test_a_long_text_is_whole(long_page: Any) -> None:
-    assert long_page.evaluate("document.getElementById('text').textContent") == WORDS * 1430
+    assert long_page.evaluate("document.getElementById('text').textContent") == WORDS * 1540
     read(long_page, "aspirin")
     assert long_page.evaluate("document.getElementById('text').textContent") == "aspirin"

@@ -37,11 +37,10 @@ export function usefulness(review) {
 
 /** Documents that are audited: a share of all, drawn by a hash of their texts, whatever the model says of them. */
 export function pickAudited(documents, share) {
-  const ranked = [...documents].sort((a, b) => (rank(a) < rank(b) ? -1 : 1));
-  return ranked.slice(0, Math.round(share * documents.length));
+  const ranked = documents.map((entry) => ({ entry, rank: nameOf(`audit ${entry.id}`) })).sort((a, b) => (a.rank < b.rank ? -1 : 1));
+  return ranked.slice(0, Math.round(share * documents.length)).map(({ entry }) => entry);
 }
 
-const rank = (entry) => nameOf(`audit ${entry.id}`);
 const waits = (entry) => entry.review !== null && entry.review.entities.some(({ state }) => state === OPEN);
 /** Whether everything is decided; a document without entities must have been looked at. */
 export const isDone = ({ review, isSeen }) => review !== null && review.isReviewed && (isSeen || review.entities.length > 0);
