@@ -21,10 +21,9 @@ from harness import parser
 from playwright.sync_api import sync_playwright
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
-from serving import started
-
 from alembert.hub import model_folder
 from alembert.serve import models
+from serving import started
 
 KEYS = {
     "next": "j", "accept": "a", "change type": "2", "reject": "r", "undo": "u", "last": "k", "all equal": "e",
@@ -83,16 +82,29 @@ def main() -> None:
     arguments.add_argument("--entities", type=int, default=2000)
     asked = arguments.parse_args()
     every = asked.words // asked.entities
-    words = ["imatinib" if n % every == 0 else "sample" + ("." if n % every == every - 1 else "") for n in range(asked.words)]
+    words = [
+        "imatinib" if n % every == 0 else "sample" + ("." if n % every == every - 1 else "") for n in range(asked.words)
+    ]
     text = " ".join(words)
     starts = [at for at in range(len(text)) if text.startswith("imatinib", at)]
-    found = [{"start": at, "end": at + 8, "label": "Chemical", "score": 0.5 + n % 50 / 100} for n, at in enumerate(starts)]
+    found = [
+        {"start": at, "end": at + 8, "label": "Chemical", "score": 0.5 + n % 50 / 100} for n, at in enumerate(starts)
+    ]
     with opened_page(model_folder("bio-fast"), text, found) as page:
         taken = measure(page, 3 if asked.quick else 30)
         elements = page.evaluate("document.querySelectorAll('*').length")
     for name, times in taken.items():
         print(f"{name:12} median {median(times):6.1f} ms   largest {max(times):6.1f} ms   of {len(times)}")
-    print(json.dumps({"words": len(words), "entities": len(found), "elements": elements, "largest_ms": max(map(max, taken.values()))}))
+    print(
+        json.dumps(
+            {
+                "words": len(words),
+                "entities": len(found),
+                "elements": elements,
+                "largest_ms": max(map(max, taken.values())),
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ TEXT = "😀 aspirin 咳嗽 and aspirin, 👩‍⚕️ <b>fever</b> <script>wind
 KNOWN = [("aspirin", "chemical", 0.9), ("fever", "<img src=x onerror=alert(1)>", 0.3), ("aspirin", "chemical", 0.6)]
 ELSEWHERE = [("aspirin", "chemical", 0.8), ("咳嗽", "disease", 0.7)]
 """What the second model knows."""
-PATIENCE = int(os.environ.get("PATIENCE", 120_000))
+PATIENCE = int(os.environ.get("PATIENCE", "120000"))
 COVERAGE = {"characters": 1, "tokens": 1, "windows": 1}
 EXPLANATION = {
     "question": "Why “aspirin” is chemical and nothing else <b>",
@@ -141,7 +141,13 @@ def explain(route: Any) -> None:
         {"text": word, "start": at, "end": at + len(word), "score": [-1.0, 2.0, 0.5][min(number, 2)]}
         for number, (word, at) in enumerate(words)
     ]
-    explanation = {**EXPLANATION, "text": text, "span": asked["span"], "words": scored, "margin": 4.0 - ("edited" in text)}
+    explanation = {
+        **EXPLANATION,
+        "text": text,
+        "span": asked["span"],
+        "words": scored,
+        "margin": 4.0 - ("edited" in text),
+    }
     route.fulfill(json={"model": asked["model"], "explanation": explanation})
 
 

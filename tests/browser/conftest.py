@@ -36,7 +36,9 @@ def served(exports: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     (folder / "other").symlink_to(exports / "tagger")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(models.Prediction, "compute", answer)
-        with started(exports / "tagger", folder / "other", exports / "relations", label=folder / "labels.jsonl") as server:
+        with started(
+            exports / "tagger", folder / "other", exports / "relations", label=folder / "labels.jsonl"
+        ) as server:
             yield server.url, folder / "labels.jsonl"
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from browsing import TEXT, download, rows, select, states
 
+
 def stored(page: Any, labels: Path, count: int) -> list[dict[str, Any]]:
     """The decisions on the disk, once there are so many."""
     page.wait_for_selector(f"#saved[data-count='{count}']")

@@ -38,7 +38,9 @@ def test_words_are_shaded_by_what_they_did(empty_page: Any) -> None:
     read(empty_page)
     press(empty_page, "jw")
     empty_page.wait_for_selector(".word")
-    sides = empty_page.evaluate("[...document.querySelectorAll('.word')].slice(0, 3).map((w) => w.className.split(' ')[1])")
+    sides = empty_page.evaluate(
+        "[...document.querySelectorAll('.word')].slice(0, 3).map((w) => w.className.split(' ')[1])"
+    )
     assert sides == ["against", "for", "for"]
     assert "No better than random words" in empty_page.text_content("#why-body")
 
@@ -144,7 +146,12 @@ def test_one_key_decides_equal_entities_of_all_documents(empty_page: Any) -> Non
     wait_for_status(empty_page, "4 documents read")
     empty_page.click("h1")
     press(empty_page, "jrE")
-    assert [row[2] for row in rows(empty_page, "#documents")] == ["1 undecided · 0.5", "1 undecided · 0.2", "reviewed ✓", "0 undecided · 0.0"]
+    assert [row[2] for row in rows(empty_page, "#documents")] == [
+        "1 undecided · 0.5",
+        "1 undecided · 0.2",
+        "reviewed ✓",
+        "0 undecided · 0.0",
+    ]
     press(empty_page, "u")
     assert rows(empty_page, "#documents")[2][2] == "2 undecided · 0.8"
 
@@ -185,7 +192,11 @@ def test_every_format_has_the_offsets_of_code_points(page: Any, tmp_path: Path) 
         elif name == "label-studio":
             (task,) = json.loads(file.read_text())
             values = [each["value"] for each in task["annotations"][0]["result"]]
-            assert [task["data"]["text"][each["start"] : each["end"]] for each in values] == ["aspirin", "aspirin", "fever"]
+            assert [task["data"]["text"][each["start"] : each["end"]] for each in values] == [
+                "aspirin",
+                "aspirin",
+                "fever",
+            ]
         elif name == "pubtator":
             assert f"\t{spans['aspirin'][0]}\t{spans['aspirin'][0] + 7}\taspirin\tchemical" in file.read_text()
         else:
@@ -208,12 +219,14 @@ def test_a_person_corrects_ten_spans_and_trains_on_the_download(empty_page: Any,
     wait_for_status(empty_page, "4 documents read")
     empty_page.click("h1")
     for _ in texts:
-        press(empty_page, "ja" "jr" "j2" "n")
+        press(empty_page, "jajrj2n")
     press(empty_page, "ua")
     file = download(empty_page, tmp_path / "labels.jsonl")
     tag = get_task_class("tag")
     examples = tag.read([file], tag.settings_class(), ReadOptions()).examples
-    assert [[label for _, _, label, *_ in each.entities] for each in examples] == [["chemical", "disease"]] * 3 + [["chemical", KNOWN[1][1]]]
+    assert [[label for _, _, label, *_ in each.entities] for each in examples] == [["chemical", "disease"]] * 3 + [
+        ["chemical", KNOWN[1][1]]
+    ]
     start = tmp_path / "start"
     config = preset("tiny", vocab_size=TOKENIZER.vocab_size, max_position_embeddings=64)
     Checkpoint.new(Blueprint(config=config), TOKENIZER).save(start)

@@ -20,7 +20,11 @@ def run(empty_page: Any) -> Run:
 
 
 def test_f1_is_that_of_all_entities_together(run: Run) -> None:
-    counts = [{"both": 8, "proposed": 10, "right": 9}, {"both": 2, "proposed": 2, "right": 5}, {"both": 0, "proposed": 0, "right": 0}]
+    counts = [
+        {"both": 8, "proposed": 10, "right": 9},
+        {"both": 2, "proposed": 2, "right": 5},
+        {"both": 0, "proposed": 0, "right": 0},
+    ]
     estimate = run("queue", "estimateF1", counts)
     assert estimate["f1"] == pytest.approx(2 * 10 / (12 + 14))
     assert 0 < estimate["low"] < estimate["f1"] < estimate["high"] < 1
@@ -75,7 +79,9 @@ def test_models_are_compared_by_span_and_type(run: Run) -> None:
     def entity(start: int, label: str) -> dict[str, Any]:
         return {"start": start, "end": start + 2, "label": label, "score": 0.5}
 
-    compared = run("compare", "compareEntities", [entity(0, "x"), entity(5, "x"), entity(9, "x")], [entity(0, "x"), entity(5, "y")])
+    compared = run(
+        "compare", "compareEntities", [entity(0, "x"), entity(5, "x"), entity(9, "x")], [entity(0, "x"), entity(5, "y")]
+    )
     sides = [(each["start"], each["label"], each["side"], each.get("other")) for each in compared]
     assert sides == [(0, "x", "both", None), (5, "x", "a", "y"), (5, "y", "b", "x"), (9, "x", "a", None)]
 

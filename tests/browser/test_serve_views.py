@@ -13,7 +13,9 @@ WORDS = "Patients had aspirin once and after ten days no further fever was seen.
 
 def find_violations(page: Any) -> list[str]:
     """What axe-core finds that is serious."""
-    package = pytest.importorskip("axe_playwright_python", reason="axe-playwright-python, which carries axe-core, is missing")
+    package = pytest.importorskip(
+        "axe_playwright_python", reason="axe-playwright-python, which carries axe-core, is missing"
+    )
     axe = (Path(package.__file__).parent / "axe.min.js").read_text(encoding="utf8")
     report = page.evaluate(f"{axe}\naxe.run()")
     assert len(report["passes"]) > 20

@@ -78,7 +78,9 @@ def _paths() -> dict[str, Any]:
         },
         "/v1/labels": {"get": _get("Reviewed texts as training data", JSON_LINES)},
         "/v1/convert": {
-            "post": _post("Documents as a file", "The header `alembert-losses` counts what is lost.", ConvertRequest, False)
+            "post": _post(
+                "Documents as a file", "The header `alembert-losses` counts what is lost.", ConvertRequest, False
+            )
         },
         "/v1/models": {"get": _get("The models, their tasks and labels", JSON)},
         "/metrics": {"get": _get("Metrics for Prometheus", "text/plain")},
