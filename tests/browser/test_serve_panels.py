@@ -156,6 +156,20 @@ def test_one_key_decides_equal_entities_of_all_documents(empty_page: Any) -> Non
     assert rows(empty_page, "#documents")[2][2] == "2 undecided · 0.8"
 
 
+def test_undo_takes_back_the_step_that_was_made_here(empty_page: Any) -> None:
+    drop(empty_page, QUEUE)
+    wait_for_status(empty_page, "4 documents read")
+    empty_page.click("h1")
+    press(empty_page, "jrE")
+    empty_page.click("#documents li:nth-child(3) button")
+    select(empty_page, "咳嗽")
+    press(empty_page, "2")
+    empty_page.click("#documents li:first-child button")
+    press(empty_page, "u")
+    empty_page.click("#documents li:nth-child(3) button")
+    assert states(empty_page) == ["undecided", "undecided", "accepted"]
+
+
 def test_sure_entities_of_all_documents_are_accepted(empty_page: Any) -> None:
     drop(empty_page, QUEUE)
     wait_for_status(empty_page, "4 documents read")
@@ -181,14 +195,14 @@ def test_f1_is_estimated_from_audited_documents(empty_page: Any) -> None:
 
 def test_every_format_has_the_offsets_of_code_points(page: Any, tmp_path: Path) -> None:
     press(page, "A")
-    spans = {"aspirin": [2, 20], "fever": [36]}
+    at = TEXT.index("aspirin", 3)
     for name, suffix in {"pubtator": "txt", "label-studio": "json", "conll": "conll", "brat": "zip"}.items():
         page.select_option("#format", name)
         file = download(page, tmp_path / f"labels.{suffix}")
         if name == "brat":
             with zipfile.ZipFile(io.BytesIO(file.read_bytes())) as archive:
                 (annotations,) = (archive.read(each).decode() for each in archive.namelist() if each.endswith(".ann"))
-            assert f"chemical {spans['aspirin'][1]} {spans['aspirin'][1] + 7}\taspirin" in annotations
+            assert f"chemical {at} {at + 7}\taspirin" in annotations
         elif name == "label-studio":
             (task,) = json.loads(file.read_text())
             values = [each["value"] for each in task["annotations"][0]["result"]]
@@ -198,7 +212,7 @@ def test_every_format_has_the_offsets_of_code_points(page: Any, tmp_path: Path) 
                 "fever",
             ]
         elif name == "pubtator":
-            assert f"\t{spans['aspirin'][0]}\t{spans['aspirin'][0] + 7}\taspirin\tchemical" in file.read_text()
+            assert f"\t{at}\t{at + 7}\taspirin\tchemical" in file.read_text()
         else:
             assert "aspirin\tB-chemical" in file.read_text()
 
@@ -227,8 +241,9 @@ def test_a_person_corrects_ten_spans_and_trains_on_the_download(empty_page: Any,
     assert [[label for _, _, label, *_ in each.entities] for each in examples] == [["chemical", "disease"]] * 3 + [
         ["chemical", KNOWN[1][1]]
     ]
-    start = tmp_path / "start"
+    start, dev = tmp_path / "start", tmp_path / "dev.jsonl"
+    dev.write_text('{"id": "d", "text": "aspirin", "entities": [{"id": "T1", "label": "chemical", "spans": [[0, 7]]}]}\n')
     config = preset("tiny", vocab_size=TOKENIZER.vocab_size, max_position_embeddings=64)
     Checkpoint.new(Blueprint(config=config), TOKENIZER).save(start)
-    result = alembert.finetune("tag", model=start, train=file, dev=file, out=tmp_path / "ner", epochs=1, progress=False)
+    result = alembert.finetune("tag", model=start, train=file, dev=dev, out=tmp_path / "ner", epochs=1, progress=False)
     assert alembert.load(result.folder).predict(texts[0]).text == texts[0]

@@ -8,13 +8,13 @@ import { saveDecisions } from "./saving.js";
 
 const view = new TextView($("text"), { colour, describe, note: (entity) => words().side_sign?.[entity.side] ?? "" });
 const list = new PagedList($("list"), row);
-const changed = new EventTarget();
+const news = new EventTarget();
 let last = null; // the last decision: {action, label, before, surface}
 let ghosts = []; // what another model found and this one did not
-let acts = []; // groups of reviews that were changed at once
+let acts = []; // what can be undone: the review that was open, and what each review keeps of the step
 
 /** Call a function when decisions were made or another entity was chosen. */
-export const onChange = (call) => changed.addEventListener("change", call);
+export const onChange = (call) => news.addEventListener("change", call);
 
 /** Show the open document. */
 export function showText() {
@@ -32,7 +32,7 @@ export function redraw({ reveal = false } = {}) {
   const entity = chosen();
   if (reveal && entity) view.reveal(entity);
   drawList(reveal);
-  changed.dispatchEvent(new Event("change"));
+  news.dispatchEvent(new Event("change"));
 }
 
 /** Show entities of another model in the text, beside those of the review. */
@@ -70,7 +70,7 @@ function drawList(reveal = false) {
   for (const id of ["equal", "everywhere"]) $(id).disabled = last === null;
   $("rest").disabled = open === 0;
   $("rest-count").textContent = open || "";
-  $("undo").disabled = !acts.some((act) => act.includes(review()));
+  $("undo").disabled = !acts.some(concernsOpen);
 }
 
 function row(entity) {
@@ -101,7 +101,7 @@ export function step(by) {
 // -- correcting
 
 function finish(decisions) {
-  acts.push([review()]);
+  note([review()]);
   saveDecisions(review(), decisions);
   redraw();
 }
@@ -121,15 +121,15 @@ export function decide(action, label) {
 export function decideEqual(everywhere) {
   if (last === null) return;
   const others = everywhere ? state.documents.filter((entry) => entry.review && !entry.isAudited).map((entry) => entry.review) : [];
-  const act = [...new Set([review(), ...others])].filter((each) => each.equals(last.surface, last.before).length > 0);
+  const changed = [...new Set([review(), ...others])].filter((each) => each.equals(last.surface, last.before).length > 0);
   let count = 0;
-  for (const each of act) {
+  for (const each of changed) {
     const decisions = each.decide(each.equals(last.surface, last.before), last.action, last.label);
     count += decisions.length;
     saveDecisions(each, decisions);
   }
-  if (count > 0) acts.push(act);
-  say(words().decided_equal(count, act.length));
+  if (count > 0) note(changed);
+  say(words().decided_equal(count, changed.length));
   redraw();
 }
 
@@ -167,30 +167,34 @@ export function acceptListed() {
 /** Accept what is sure in all documents that are not audited; return how many entities. */
 export function acceptSure(score) {
   let count = 0;
-  const act = [];
+  const changed = [];
   for (const entry of state.documents.filter((each) => each.review && !each.isAudited)) {
     const sure = entry.review.open.filter((entity) => entity.score >= score);
     if (sure.length === 0) continue;
     saveDecisions(entry.review, entry.review.decide(sure, "accept"));
-    act.push(entry.review);
+    changed.push(entry.review);
     count += sure.length;
   }
-  if (count > 0) acts.push(act);
+  if (count > 0) note(changed);
   if (review()) redraw();
   return count;
 }
 
+const note = (changed) => acts.push({ home: review(), steps: new Map(changed.map((each) => [each, each.past.at(-1)])) });
+const concernsOpen = ({ home, steps }) => home === review() || steps.has(review());
+
+/** Undo the last step that was made here, or that changed this document. */
 export function undo() {
-  const at = acts.findLastIndex((act) => act.includes(review()));
+  const at = acts.findLastIndex(concernsOpen);
   if (at < 0) return;
-  const [act] = acts.splice(at, 1);
-  for (const each of act) saveDecisions(each, each.undo());
+  const [{ steps }] = acts.splice(at, 1);
+  for (const [each, step] of steps) saveDecisions(each, each.undo(step));
   redraw();
 }
 
 /** Forget decisions about reviews that are no longer there. */
 export function forget(gone) {
-  acts = acts.filter((act) => !act.includes(gone));
+  acts = acts.filter(({ home, steps }) => home !== gone && !steps.has(gone));
 }
 
 export const hasDecisions = () => acts.length > 0;

@@ -98,9 +98,10 @@ export class Review {
     return { entity: added.entity, decisions: [...rejected, ...added.decisions] };
   }
 
-  /** Take back the last change; return what is changed by that. */
-  undo() {
-    return (this.past.pop() ?? []).map((then) => {
+  /** Take back a step, the last one if none is named; return what is changed by that. */
+  undo(step = this.past.at(-1)) {
+    this.past = this.past.filter((each) => each !== step);
+    return (step ?? []).map((then) => {
       const now = this.find(then.number);
       if (then.isNew) this.entities.splice(this.entities.indexOf(now), 1);
       else Object.assign(now, then);

@@ -39,8 +39,9 @@ export function drawWhy() {
   $("why-body").replaceChildren(...about(explanation), shaded(explanation), strongest(explanation), faithfulness(explanation.faithfulness), editor());
 }
 
-function about({ question, margin, method }) {
-  return [make("p", { className: "headline", textContent: question }), make("p", { className: "dim", textContent: words().margin(signed(margin), method) })];
+function about({ text, span: place, label, question, margin, method }) {
+  const asking = place ? words().question_why(Array.from(text).slice(...place).join(""), label) : question;
+  return [make("p", { className: "headline", textContent: asking }), make("p", { className: "dim", textContent: words().margin(signed(margin), method) })];
 }
 
 // -- words
