@@ -242,7 +242,9 @@ def test_a_person_corrects_ten_spans_and_trains_on_the_download(empty_page: Any,
         ["chemical", KNOWN[1][1]]
     ]
     start, dev = tmp_path / "start", tmp_path / "dev.jsonl"
-    dev.write_text('{"id": "d", "text": "aspirin", "entities": [{"id": "T1", "label": "chemical", "spans": [[0, 7]]}]}\n')
+    dev.write_text(
+        '{"id": "d", "text": "aspirin", "entities": [{"id": "T1", "label": "chemical", "spans": [[0, 7]]}]}\n'
+    )
     config = preset("tiny", vocab_size=TOKENIZER.vocab_size, max_position_embeddings=64)
     Checkpoint.new(Blueprint(config=config), TOKENIZER).save(start)
     result = alembert.finetune("tag", model=start, train=file, dev=dev, out=tmp_path / "ner", epochs=1, progress=False)

@@ -32,7 +32,7 @@ def open_views(page: Any) -> None:
     drop(page, {"texts.jsonl": '"aspirin <b>fever</b>"\n"aspirin and fever 咳嗽"\n"fever"\n'})
     page.wait_for_selector("#documents li")
     page.click("h1")
-    for key in "jajrw":
+    for key in "jaw":
         page.keyboard.press(key)
     page.wait_for_selector(".word")
     page.click("#tab-relations")
