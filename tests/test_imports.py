@@ -30,7 +30,7 @@ MAY_IMPORT = {
     "compress": EVERYONE | {"nn", "files", "data", "tasks"},
     "infer": EVERYONE | {"text", "workers", "corpus", "data", "tasks", "sample", "models"},
     "inspect": EVERYONE | {"infer", "nn", "text", "corpus", "data", "tasks"},
-    "serve": EVERYONE | {"infer", "inspect"},
+    "serve": EVERYONE | {"infer", "inspect", "corpus"},
     "terminal": {"errors", "workers", "corpus", "train"},
 }
 NO_TORCH = {

@@ -34,6 +34,12 @@ def test_a_line_says_who_decided_what_and_when(labels: LabelFile) -> None:
     assert (record["by"], record["at"], record["state"]) == ("Ada", "2026-01-02T03:04:05+00:00", "reviewed")
 
 
+def test_decisions_of_one_step_are_one_line(labels: LabelFile) -> None:
+    labels.append(decided(also=[Decision("accept", 2, 4, "sign")]))
+    (record,) = map(json.loads, labels.path.read_text().splitlines())
+    assert record["also"] == [{"action": "accept", "start": 2, "end": 4, "label": "sign"}]
+
+
 def test_the_last_line_of_a_text_counts_and_open_texts_are_left_out(labels: LabelFile) -> None:
     labels.append(decided("open"))
     labels.append(decided("open", id="b"))
@@ -66,6 +72,8 @@ def test_a_line_that_a_crash_cut_off_is_ended(labels: LabelFile) -> None:
         ({"entities": [DecidedEntity(3, 3, "x")]}, "Span 1 is 3-3"),
         ({"entities": [DecidedEntity(3, 4, " ")]}, "no label"),
         ({"decision": Decision("guess", 0, 1, "x")}, "accept, reject, relabel, add, undo"),
+        ({"also": [Decision("guess", 0, 1, "x")]}, "accept, reject, relabel, add, undo"),
+        ({"also": [Decision("accept", 0, 99, "x")]}, "Span 4 is 0-99"),
         ({"state": "maybe"}, "open or reviewed"),
     ],
 )

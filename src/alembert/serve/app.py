@@ -6,7 +6,8 @@ JSON lines are answered line by line, in their order, with `error` in place of w
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+import json
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from starlette.routing import Route
 
 from alembert.errors import UserError
 from alembert.serve.batcher import Ticket
+from alembert.serve.exporting import export_records
 from alembert.serve.guards import Guard, HostCheck, TokenCheck, body_too_large, to_response
 from alembert.serve.models import Computation, ServiceInput
 from alembert.serve.openapi import describe_service
@@ -30,6 +32,7 @@ from alembert.serve.wire import (
     JSON,
     JSON_LINES,
     BadLine,
+    ConvertRequest,
     DecisionRequest,
     EmbedRequest,
     ExplainRequest,
@@ -67,6 +70,7 @@ class Routes:
             Route("/v1/explain", self.explain, methods=["POST"]),
             Route("/v1/decisions", self.decide, methods=["POST"]),
             Route("/v1/labels", self.labels, methods=["GET"]),
+            Route("/v1/convert", self.convert, methods=["POST"]),
         ]
 
     # -- predictions and vectors
@@ -180,12 +184,16 @@ class Routes:
         return Response(encode({"at": record["at"]}), media_type=JSON)
 
     async def labels(self, request: Request) -> Response:
-        """Return the reviewed texts as training data."""
+        """Return the reviewed texts as training data, or in another format."""
         if self.service.labels is None:
             raise RequestProblem(404, "no_labels", "The server keeps no decisions. Start it with --label FILE.")
         records = await run_in_threadpool(self.service.labels.read_reviewed)
-        headers = {"content-disposition": 'attachment; filename="labels.jsonl"'}
-        return Response(b"".join(map(encode_line, records)), headers=headers, media_type=JSON_LINES)
+        return await _save(records, request.query_params.get("format", "jsonl"))
+
+    async def convert(self, request: Request) -> Response:
+        """Return documents as a file in a format of the corpus."""
+        asked = decode(await self._body(request), ConvertRequest)
+        return await _save(asked.documents, asked.format)
 
     # -- the state of the service
 
@@ -276,6 +284,16 @@ async def _answer_http_error(request: Request, error: Exception) -> Response:
 
 async def _answer_nobody(request: Request, error: Exception) -> Response:
     return Response(status_code=499)
+
+
+async def _save(records: Sequence[Mapping[str, Any]], format_name: str) -> Response:
+    """Answer with a file to save; the header `alembert-losses` counts what the format could not hold."""
+    saved = await run_in_threadpool(export_records, records, format_name)
+    headers = {
+        "content-disposition": f'attachment; filename="{saved.name}"',
+        "alembert-losses": json.dumps(dict(saved.losses)),
+    }
+    return Response(saved.content, headers=headers, media_type=saved.media_type)
 
 
 def _content_type(request: Request) -> str:

@@ -48,11 +48,8 @@ class LabelFile:
             "text": request.text,
             "entities": [{"start": e.start, "end": e.end, "label": e.label} for e in request.entities],
             "state": request.state,
-            "decision": {
-                name: value
-                for name in request.decision.__struct_fields__
-                if (value := getattr(request.decision, name)) != ""
-            },
+            "decision": _to_dict(request.decision),
+            **({"also": list(map(_to_dict, request.also))} if request.also else {}),
             "by": request.by,
             "at": self._now(),
         }
@@ -101,6 +98,10 @@ class LabelFile:
                     yield record
 
 
+def _to_dict(decision: Decision) -> dict[str, Any]:
+    return {name: value for name in decision.__struct_fields__ if (value := getattr(decision, name)) != ""}
+
+
 def to_training_record(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return what `alembert finetune --task tag` reads of a record.
 
@@ -116,11 +117,11 @@ def to_training_record(record: Mapping[str, Any]) -> dict[str, Any]:
 
 def check_decision(request: DecisionRequest) -> None:
     """Refuse a decision that does not fit its text."""
-    if request.decision.action not in ACTIONS:
+    if any(each.action not in ACTIONS for each in (request.decision, *request.also)):
         raise BadInput(f"The decision is of no known kind; expected {', '.join(ACTIONS)}.")
     if request.state not in STATES:
         raise BadInput(f"The state of the text is not known; expected {' or '.join(STATES)}.")
-    spans: list[DecidedEntity | Decision] = [*request.entities, request.decision]
+    spans: list[DecidedEntity | Decision] = [*request.entities, request.decision, *request.also]
     for number, entity in enumerate(spans, 1):
         if not 0 <= entity.start < entity.end <= len(request.text):
             raise BadInput(

@@ -90,6 +90,7 @@ class ServedModel:
             "engine": getattr(engine, "name", "vectors"),
             "max_tokens": engine.max_tokens,
             "embeds": self.embedder is not None,
+            "example": self.probe,
         }
 
     def prediction(self, min_score: float | None = None, min_precision: float | None = None) -> Prediction:

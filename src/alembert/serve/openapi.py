@@ -12,7 +12,16 @@ from typing import Any, Final
 import msgspec
 
 from alembert import __version__
-from alembert.serve.wire import JSON, JSON_LINES, DecisionRequest, EmbedRequest, ExplainRequest, PredictRequest
+from alembert.serve.exporting import FILE_NAMES
+from alembert.serve.wire import (
+    JSON,
+    JSON_LINES,
+    ConvertRequest,
+    DecisionRequest,
+    EmbedRequest,
+    ExplainRequest,
+    PredictRequest,
+)
 
 _REFUSALS: Final = {
     "400": "The body is not JSON.",
@@ -65,6 +74,7 @@ _ANSWERS: Final[Mapping[str, Mapping[str, Any]]] = {
         "engine": {"type": "string"},
         "max_tokens": {"type": "integer"},
         "embeds": {"type": "boolean"},
+        "example": {"type": "string"},
     },
     "ModelTask": {
         "name": {"type": "string"},
@@ -73,6 +83,7 @@ _ANSWERS: Final[Mapping[str, Mapping[str, Any]]] = {
     },
 }
 """Properties of what is answered, all of which are always there."""
+_FILES: Final[Mapping[str, Any]] = {media_type: {} for _, media_type in FILE_NAMES.values()}
 _INPUT: Final = (
     "An input is a text, or an object: `text`; `question` with `passage` or with `choices`; `texts` for a pair; `text` with "
     "`entities` for relations. An object may have an `id`, which its answer repeats."
@@ -85,7 +96,7 @@ _LINES: Final = (
 
 def describe_service() -> dict[str, Any]:
     """Return the OpenAPI document."""
-    bodies = (PredictRequest, EmbedRequest, ExplainRequest, DecisionRequest)
+    bodies = (PredictRequest, EmbedRequest, ExplainRequest, DecisionRequest, ConvertRequest)
     _, schemas = msgspec.json.schema_components(bodies, ref_template="#/components/schemas/{name}")
     return {
         "openapi": "3.1.0",
@@ -131,7 +142,10 @@ def _paths() -> dict[str, Any]:
         "/v1/decisions": {
             "post": _post("Append a decision", "Only if the server has --label FILE.", DecisionRequest, "Saved")
         },
-        "/v1/labels": {"get": _get("Reviewed texts as training data", JSON_LINES)},
+        "/v1/labels": {"get": _labels()},
+        "/v1/convert": {
+            "post": _post("Documents as a file", "The header `alembert-losses` counts what is lost.", ConvertRequest)
+        },
         "/v1/models": {"get": _get("The models, their tasks and labels", JSON, answer="Models")},
         "/metrics": {"get": _get("Metrics for Prometheus", "text/plain")},
         "/healthz": {"get": _get("The process is alive", "text/plain", is_open=True)},
@@ -145,11 +159,14 @@ def _paths() -> dict[str, Any]:
 
 
 def _post(
-    summary: str, description: str, body: type[Any], answer: str, *, lines: tuple[str, ...] = ()
+    summary: str, description: str, body: type[Any], answer: str = "", *, lines: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """Describe a route that reads a body; `lines` are the parameters of one that reads JSON lines, too."""
+    """Describe a route that reads a body; without `answer` it answers with a file.
+
+    `lines` are the parameters of a route that reads JSON lines, too.
+    """
     content: dict[str, Any] = {JSON: {"schema": _refer(body.__name__)}}
-    answers: dict[str, Any] = {JSON: {"schema": _refer(answer)}}
+    answers: dict[str, Any] = {JSON: {"schema": _refer(answer)}} if answer else _FILES
     if lines:
         content[JSON_LINES] = answers[JSON_LINES] = {"schema": {"type": "string"}}
     return {
@@ -168,6 +185,15 @@ def _get(summary: str, media_type: str, *, answer: str = "", is_open: bool = Fal
     refusals = {status: _REFUSALS[status] for status in _GET_REFUSALS}
     responses = {"200": {"description": summary, "content": content}, **_refusals(refusals)}
     return {"summary": summary, "responses": responses, **security}
+
+
+def _labels() -> dict[str, Any]:
+    formats = {"type": "string", "enum": [*FILE_NAMES], "default": "jsonl"}
+    parameter = {"name": "format", "in": "query", "description": "The format of the file.", "schema": formats}
+    described = _get("Reviewed texts as training data, or as a file in another format", JSON_LINES)
+    described["responses"]["200"]["content"] = _FILES
+    described["responses"]["422"] = _refusals({"422": _REFUSALS["422"]})["422"]
+    return {**described, "parameters": [parameter]}
 
 
 def _parameter(name: str) -> dict[str, Any]:

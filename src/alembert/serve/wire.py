@@ -94,6 +94,8 @@ class DecisionRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     decision: Decision
     by: str = ""
     """Who decided."""
+    also: list[Decision] = []
+    """Further decisions that were made in the same step."""
 
 
 class DecidedEntity(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -115,7 +117,16 @@ class Decision(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     model: str = ""
 
 
-Body = TypeVar("Body", PredictRequest, EmbedRequest, ExplainRequest, DecisionRequest)
+class ConvertRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """What /v1/convert reads: annotated documents, and the format of the file that is wanted."""
+
+    documents: list[dict[str, Any]]
+    """Records of the native annotation format: `id`, `text`, `entities` and more (docs/formats.md)."""
+    format: str = "jsonl"
+    """jsonl, brat (a zip file), pubtator, conll, label-studio, bioc-json or bioc-xml."""
+
+
+Body = TypeVar("Body", PredictRequest, EmbedRequest, ExplainRequest, DecisionRequest, ConvertRequest)
 
 
 def decode(body: bytes, kind: type[Body]) -> Body:

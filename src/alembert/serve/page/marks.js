@@ -1,5 +1,4 @@
-// A text with its entities as elements. Text goes in by textContent alone, and labels by attributes, so that the text of
-// the element is the text of the document, and a selection in it has its offsets.
+// Entities as elements, and what is selected in a text. Text goes in by textContent alone, and labels by attributes.
 import { toPoint } from "./offsets.js";
 
 const SIGNS = { open: "", accepted: " ✓", rejected: " ✗" };
@@ -9,43 +8,33 @@ export function weight(score) {
   return Math.min(5, Math.max(1, 1 + Math.floor(score * 5)));
 }
 
-/** Draw a text; `colour` gives a number for a label, `describe` what a screen reader says. */
-export function draw(element, review, colour, chosen, describe) {
-  const borders = [...new Set([0, review.points.length, ...review.entities.flatMap(({ start, end }) => [start, end])])].sort((a, b) => a - b);
-  const sorted = [...review.entities].sort((a, b) => b.end - b.start - (a.end - a.start));
-  const inside = new Map(borders.map((border) => [border, null]));
-  for (const entity of sorted) {
-    for (let at = firstAtLeast(borders, entity.start); borders[at] < entity.end; at += 1) inside.set(borders[at], entity);
+/** Make the nodes of a part of a text: pieces of text, and marks, of which the shortest of nested entities counts. */
+export function makeMarks(review, { start, end }, entities, chosen, look) {
+  const within = (at) => Math.min(end, Math.max(start, at));
+  const borders = [...new Set([start, end, ...entities.flatMap((each) => [within(each.start), within(each.end)])])].sort((a, b) => a - b);
+  const owners = new Map();
+  for (const entity of [...entities].sort((a, b) => b.end - b.start - (a.end - a.start))) {
+    for (let at = borders.indexOf(within(entity.start)); borders[at] < Math.min(end, entity.end); at += 1) owners.set(borders[at], entity);
   }
-  const nodes = borders.slice(0, -1).map((start, at) => {
-    const text = review.text.slice(review.units[start], review.units[borders[at + 1]]);
-    const entity = inside.get(start);
-    return entity === null ? document.createTextNode(text) : mark(text, entity, borders[at + 1] === entity.end, colour, chosen, describe);
+  return borders.slice(0, -1).map((border, at) => {
+    const text = review.text.slice(review.units[border], review.units[borders[at + 1]]);
+    const entity = owners.get(border);
+    return entity === undefined ? document.createTextNode(text) : makeMark(text, entity, borders[at + 1] === entity.end, chosen, look);
   });
-  element.replaceChildren(...nodes);
 }
 
-function firstAtLeast(borders, point) {
-  let low = 0;
-  let high = borders.length - 1;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (borders[middle] < point) low = middle + 1;
-    else high = middle;
-  }
-  return low;
-}
-
-function mark(text, entity, isLast, colour, chosen, describe) {
+function makeMark(text, entity, isLast, chosen, look) {
   const element = document.createElement("mark");
   element.textContent = text;
-  element.className = `c${colour(entity.label) % 6} w${weight(entity.score)} ${entity.state}`;
+  element.className = `c${look.colour(entity.label) % 6} w${weight(entity.score)} ${entity.state}`;
+  if (entity.side !== undefined) element.classList.add(`side-${entity.side}`);
   element.classList.toggle("last", isLast);
-  element.classList.toggle("chosen", entity.number === chosen);
-  element.dataset.tag = entity.label + SIGNS[entity.state];
-  element.dataset.entity = entity.number;
-  element.title = describe(entity);
-  element.setAttribute("aria-description", describe(entity));
+  element.classList.toggle("chosen", entity.number !== undefined && entity.number === chosen);
+  element.dataset.tag = entity.label + (SIGNS[entity.state] ?? "") + (look.note?.(entity) ?? "");
+  if (entity.number !== undefined) element.dataset.entity = entity.number;
+  Object.assign(element.dataset, { start: entity.start, end: entity.end });
+  element.title = look.describe(entity);
+  element.setAttribute("aria-description", look.describe(entity));
   return element;
 }
 
