@@ -74,7 +74,7 @@ _ANSWERS: Final[Mapping[str, Mapping[str, Any]]] = {
         "engine": {"type": "string"},
         "max_tokens": {"type": "integer"},
         "embeds": {"type": "boolean"},
-        "example": {"type": "string"},
+        "example": {},
     },
     "ModelTask": {
         "name": {"type": "string"},
@@ -166,7 +166,7 @@ def _post(
     `lines` are the parameters of a route that reads JSON lines, too.
     """
     content: dict[str, Any] = {JSON: {"schema": _refer(body.__name__)}}
-    answers: dict[str, Any] = {JSON: {"schema": _refer(answer)}} if answer else _FILES
+    answers: dict[str, Any] = {JSON: {"schema": _refer(answer)}} if answer else dict(_FILES)
     if lines:
         content[JSON_LINES] = answers[JSON_LINES] = {"schema": {"type": "string"}}
     return {
