@@ -49,8 +49,8 @@ SURFACES_FILE: Final = "surfaces.json"
 HASH_FILES: Final = (TRAIN_KEYS_FILE, SURFACES_FILE)
 """Files with hashes of the training data."""
 NO_HASHES_REASON: Final = (
-    "the model's folder has no hashes of its training data (an Export has them with training_hashes alone, and "
-    "forget_training leaves them out)"
+    "the model's folder has no hashes of its training data (an Export has them only with `training_hashes = true`, and "
+    "`forget_training = true` leaves them out)"
 )
 COLUMN_OPTIONS: Final = ("id", "text", "title", "label", "entities", "entity_label", "token_labels")
 """Options of reading that say what is where in a file; what else was said about files is of those files alone."""

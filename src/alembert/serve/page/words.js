@@ -8,7 +8,7 @@ export const WORDS = {
     open: "undecided", accepted: "accepted", rejected: "rejected", reading: "Reading …", none: "No entities were found.",
     keys_title: "Keys",
     keys: "J and K go to the next and the previous entity. A accepts, R rejects, 1 to 9 change the type, U undoes. E decides all equal entities of the document like the last one, Shift+E those of all documents. Shift+A accepts all that the list shows. Select text (with the mouse, or with Shift and arrow keys in the text) and press 1 to 9 to mark a new entity, or X to give the chosen entity these borders. W asks why, N opens the next document.",
-    coverage: (c) => `${c.characters} characters, ${c.tokens} tokens${c.windows === undefined ? "" : `, ${c.windows} windows`}${c.cut_characters ? `, ${c.cut_characters} characters not read` : ": read completely"}.`,
+    coverage: (c) => `${c.characters} characters, ${c.tokens} tokens${c.windows === undefined ? "" : `, ${c.windows} ${c.windows === 1 ? "window" : "windows"}`}${c.cut_characters ? `, ${c.cut_characters} characters not read` : ": read completely"}.`,
     shown: (few, many) => `${few} of ${many}`, read: "Read.", read_in: (count, ms) => (count > 1 ? `${count} documents read in ${ms} ms.` : `Read in ${ms} ms.`),
     describe: (label, score, state) => [label, `${score} %`, state].filter(Boolean).join(", "),
     undecided: (count) => `Nothing to download: ${count} entities are undecided. Accept the rest with Shift+A.`,
