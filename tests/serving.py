@@ -14,10 +14,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from alembert.serve import models
+from alembert.serve import ServeSettings, models
 from alembert.serve.models import BatchAnswer
 from alembert.serve.server import ServerConfig, bind, make_server, url_of
-from alembert.serve.settings import ServeSettings
 
 JSON = {"content-type": "application/json"}
 LINES = {"content-type": "application/x-ndjson"}

@@ -17,7 +17,7 @@ from alembert.infer.evaluate import evaluate
 from alembert.inspect.corpus_page import render_corpus_page
 from alembert.inspect.errors import find_errors, render_errors_page
 from alembert.inspect.report_pages import render_evaluation_page
-from alembert.inspect.vocab import render_vocab_page, report_vocabulary
+from alembert.inspect.tokens import render_vocab_page, report_vocabulary
 from alembert.text.extend import add_vocabulary_terms
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import SpecialTokens, Vocabulary

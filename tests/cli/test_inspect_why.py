@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from alembert.cli import run
-from alembert.cli.inspect_why import parse_span
+from alembert.cli.inspect_models import parse_span
 from alembert.errors import BadSetting
 
 Show = Callable[..., str]

@@ -13,9 +13,8 @@ from alembert import artifact
 from alembert.cli.corpus import app
 from alembert.corpus.build import BuildResult, LexiconFiles, build
 from alembert.corpus.chunks import ChunkProcessor, generalise_reason
-from alembert.corpus.clean import CleanSettings
+from alembert.corpus.clean import BuildSettings, CleanSettings, read_build_settings
 from alembert.corpus.readers import SetAside
-from alembert.corpus.settings import BuildSettings, read_build_settings
 from alembert.corpus.store import Corpus
 from alembert.errors import BadFile, BadSetting, UserError
 from alembert.settings import apply_changes

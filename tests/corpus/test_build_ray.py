@@ -25,9 +25,9 @@ from alembert.corpus.build import (
 )
 from alembert.corpus.build_ray import ray_executor, split_into_shares
 from alembert.corpus.chunks import Chunk, ChunkProcessor
+from alembert.corpus.clean import BuildSettings
 from alembert.corpus.inputs import InputFile
 from alembert.corpus.jobs import BuildInput
-from alembert.corpus.settings import BuildSettings
 from alembert.errors import UserError
 
 sys.path.append(str(Path(__file__).parents[1]))

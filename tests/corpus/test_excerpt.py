@@ -8,8 +8,8 @@ import pytest
 
 from alembert import sample
 from alembert.corpus.build import build
+from alembert.corpus.clean import RAW_FILE_SETTINGS, BuildSettings
 from alembert.corpus.excerpt import ExcerptLimit, read_excerpt
-from alembert.corpus.settings import RAW_FILE_SETTINGS, BuildSettings
 from alembert.corpus.shard_build import open_or_build_shards
 from alembert.corpus.shard_tokenizer import WordSettings
 from alembert.corpus.shards import Shards, TokenArrays

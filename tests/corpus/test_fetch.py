@@ -22,7 +22,7 @@ import alembert
 from alembert import artifact
 from alembert.cli import run
 from alembert.corpus.build import build
-from alembert.corpus.clean import CleanSettings
+from alembert.corpus.clean import BuildSettings, CleanSettings
 from alembert.corpus.fetch import (
     CACHE_FOLDER,
     LocalInputs,
@@ -32,7 +32,6 @@ from alembert.corpus.fetch import (
 )
 from alembert.corpus.jobs import Progress
 from alembert.corpus.object_store import ObjectAddress
-from alembert.corpus.settings import BuildSettings
 from alembert.corpus.store import Corpus
 from alembert.errors import BadFile, BadSetting, FolderBusy, UserError
 from alembert.infer.annotate import AnnotateSettings, annotate

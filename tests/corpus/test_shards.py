@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 from alembert import artifact, sample
 from alembert.corpus import shard_build, shard_tokenizer
 from alembert.corpus.build import build
-from alembert.corpus.clean import CleanSettings
+from alembert.corpus.clean import BuildSettings, CleanSettings
 from alembert.corpus.document import Document
-from alembert.corpus.settings import BuildSettings
 from alembert.corpus.shard_build import open_or_build_shards
 from alembert.corpus.shard_tokenizer import ShardTokenizer, WordSettings
 from alembert.corpus.shards import ENTITY_END, ENTITY_START, IN_ENTITY, WORD_START, Shards

@@ -13,7 +13,7 @@ import pytest
 
 from alembert import artifact
 from alembert.corpus.build import LexiconFiles, build
-from alembert.corpus.settings import BuildSettings
+from alembert.corpus.clean import BuildSettings
 from alembert.errors import FolderBusy
 
 FORK = multiprocessing.get_context("fork") if sys.platform != "win32" else None

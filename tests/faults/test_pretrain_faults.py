@@ -18,8 +18,7 @@ import numpy as np
 import pytest
 
 from alembert.corpus.build import build
-from alembert.corpus.clean import CleanSettings
-from alembert.corpus.settings import BuildSettings
+from alembert.corpus.clean import BuildSettings, CleanSettings
 from alembert.data.feed import Cursor, HeldOutSplit, SequenceSampler, SequenceSpec
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.family import Blueprint

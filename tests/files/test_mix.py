@@ -9,8 +9,7 @@ import torch
 from alembert.errors import BadSetting
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.family import Blueprint
-from alembert.files.mix import mix_checkpoints
-from alembert.files.surgery import TOKEN_EMBEDDING, with_added_pieces, with_kept_pieces
+from alembert.files.surgery import TOKEN_EMBEDDING, mix_checkpoints, with_added_pieces, with_kept_pieces
 from alembert.nn.config import EncoderConfig
 from alembert.nn.heads import HeadSpec
 from alembert.text.tokenizer import Tokenizer

@@ -16,11 +16,11 @@ from alembert.inspect.attention_page import (
     build_overview_chart,
     build_overview_table,
     build_tokens_table,
+    encode_shades,
     pool_cells,
     render_attention_page,
     to_shades,
 )
-from alembert.inspect.grid_mark import encode_shades
 from page_checks import check_page
 
 TWO_MEGABYTES = 2_000_000

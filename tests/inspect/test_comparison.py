@@ -24,8 +24,7 @@ from alembert.inspect.comparison import (
     build_comparison,
     compare_models,
 )
-from alembert.inspect.comparison_plot import build_comparison_chart
-from alembert.inspect.report_pages import render_comparison_page, write_comparison
+from alembert.inspect.report_pages import build_comparison_chart, render_comparison_page, write_comparison
 from alembert.inspect.reports import comparison_lines, comparison_sentences, comparison_table
 from alembert.inspect.scatter import choose_log_ticks
 from alembert.nn.config import EncoderConfig

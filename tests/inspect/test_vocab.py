@@ -7,7 +7,7 @@ import pytest
 
 from alembert import sample
 from alembert.charts import Chart, Curve, build_bar_chart, build_curve_chart
-from alembert.inspect.vocab import VocabReport, render_vocab_page, report_vocabulary
+from alembert.inspect.tokens import VocabReport, render_vocab_page, report_vocabulary
 from alembert.text.extend import add_vocabulary_terms
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import SpecialTokens, Vocabulary

@@ -9,8 +9,7 @@ import pytest
 
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadInput
-from alembert.serve.exporting import FILE_NAMES, export_records
-from alembert.serve.labels import LabelFile
+from alembert.serve.labels import FILE_NAMES, LabelFile, export_records
 from alembert.tasks.task import get_task_class
 from serving import Client, started
 

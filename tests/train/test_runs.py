@@ -8,9 +8,8 @@ import pytest
 
 import alembert
 from alembert.errors import BadFile
-from alembert.train import runs_page
-from alembert.train.runs import list_run_rows, list_setting_rows
-from alembert.train.runs_page import build_run_charts, render_runs_page
+from alembert.train import runs
+from alembert.train.runs import build_run_charts, list_run_rows, list_setting_rows, render_runs_page
 from page_checks import check_page
 
 SHA = "0" * 64
@@ -169,5 +168,5 @@ def test_curves_lie_over_each_other_and_the_best_have_colours(work: Path, monkey
     titles = [chart.title for chart in build_run_charts(overview)]
     assert titles[:2] == ["f1 on held-out data", "masked_lm loss on held-out data"]
     assert titles[2:] == ["Training loss of finetune tag", "Training loss of pretrain"]
-    monkeypatch.setattr(runs_page, "MAX_CURVES", 2)
+    monkeypatch.setattr(runs, "MAX_CURVES", 2)
     assert "The best 2 of 3 runs are drawn." in render_runs_page(overview)

@@ -173,7 +173,7 @@ class MixJob:
     def _mixer(self) -> Callable[[float], Checkpoint]:
         """Open both models, and check that they can be mixed at every share."""
         from alembert.files.checkpoint import open as open_checkpoint
-        from alembert.files.mix import check_mix_share, mix_checkpoints
+        from alembert.files.surgery import check_mix_share, mix_checkpoints
 
         for share in self.shares:
             check_mix_share(share)

@@ -34,8 +34,8 @@ from alembert.cli.options import (
 from alembert.corpus import build as verb
 from alembert.corpus.build import LexiconFiles
 from alembert.corpus.build_ray import ray_executor
+from alembert.corpus.clean import BuildSettings
 from alembert.corpus.label import LabelSettings, label_corpus
-from alembert.corpus.settings import BuildSettings
 from alembert.corpus.statistics import (
     READ_COUNT_NAMES,
     CorpusStatistics,

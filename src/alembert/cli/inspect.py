@@ -1,6 +1,7 @@
-"""`alembert inspect`: look inside a tokenizer, a model or training data.
+"""`alembert inspect`: look inside a tokenizer, a model, training data or runs.
 
-`alembert inspect errors`: what kinds of errors a fine-tuned model makes, and where.
+Its largest command, `errors`, sorts what a fine-tuned model gets wrong. `attention`, `neighbours`, `why` and `masks`
+have modules of their own.
 """
 
 from __future__ import annotations
@@ -16,27 +17,27 @@ from rich.console import Console
 from rich.text import Text
 
 from alembert.cli import SET_ASIDE, VerbCommand
-from alembert.cli.inspect_attention import attention
 from alembert.cli.inspect_masks import masks
-from alembert.cli.inspect_neighbours import neighbours
-from alembert.cli.inspect_runs import runs
-from alembert.cli.inspect_why import why
+from alembert.cli.inspect_models import attention, neighbours, why
 from alembert.cli.options import (
     LABELLED_HELP,
     MODEL_HELP,
     OUTPUT_PANEL,
     AsJson,
     LabelColumn,
+    PictureFile,
     ReadTable,
     SplitPart,
     TaskName,
     TextColumn,
     assignments_option,
     check_page,
+    check_picture,
     find_model,
     note_items,
     read_options,
     write_page,
+    write_picture,
 )
 from alembert.corpus.document import Document
 from alembert.corpus.fetch import fetch_to_temporary_folder
@@ -47,12 +48,21 @@ from alembert.infer.stream import StreamPosition, open_input_stream
 from alembert.infer.task_model import TaskModel
 from alembert.inspect.errors import ErrorCase, ErrorReport, errors_headline, render_errors_page
 from alembert.inspect.errors import find_errors as find
-from alembert.inspect.tables import MAX_WHOLE_CHARACTERS, choose_excerpts, format_run
+from alembert.inspect.tables import MAX_WHOLE_CHARACTERS, Table, choose_excerpts, format_run
 from alembert.inspect.tokens import TokenizedWord, TokenReport, TokenSummary, inspect_tokens
 from alembert.settings import read_layers
 from alembert.terminal import escape_controls, note, print_json, read_stdin, stdout_console
 from alembert.text.abbreviations import find_abbreviations
 from alembert.text.tokenizer import Tokenizer
+from alembert.train.runs import (
+    RUNS_HEADER,
+    RunOverview,
+    build_run_charts,
+    list_run_rows,
+    list_runs,
+    list_setting_rows,
+    render_runs_page,
+)
 
 _STYLES: Final[dict[MarkState, str]] = {
     "plain": "",
@@ -138,6 +148,54 @@ def _escape_lines(text: str) -> str:
     """Escape what a terminal would obey, but for the ends of lines."""
 
     return "\n".join(map(escape_controls, text.split("\n")))
+
+
+_MAX_VALUE: Final = 40
+"""Letters of a cell on a terminal."""
+
+
+def runs(
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="A folder with results of training anywhere below it.")
+    ],
+    *,
+    out: PictureFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the training runs below a folder, with their scores, curves and differing settings."""
+    check_picture(out)
+    overview = list_runs(folder)
+    if out is not None:
+        write_picture(out, lambda: render_runs_page(overview), lambda: build_run_charts(overview))
+    if as_json:
+        print_json(overview.to_dict())
+    else:
+        _print_runs(overview)
+    for reason in overview.unreadable:
+        note(f"not readable: {reason}")
+
+
+def _print_runs(overview: RunOverview) -> None:
+    _print_table(RUNS_HEADER, list_run_rows(overview))
+    for kind in overview.kinds:
+        header, rows = list_setting_rows(overview, kind)
+        if rows:
+            print()
+            _print_table(header, rows)
+    finished = sum(run.finished for run in overview.runs)
+    print(
+        f"\n{len(overview.runs)} runs, {finished} of them finished; {overview.others} other results, {len(overview.unreadable)} folders not readable"
+    )
+
+
+def _print_table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    short = tuple(tuple(_shorten_cell(cell) for cell in row) for row in rows)
+    for line in Table(name="runs", title="", header=header, rows=short).lines():
+        print(escape_controls(line))
+
+
+def _shorten_cell(cell: str) -> str:
+    return cell if len(cell) <= _MAX_VALUE else f"{cell[: _MAX_VALUE - 1]}…"
 
 
 app = typer.Typer(help="Look inside a model, a text, a tokenizer, training data or runs.", rich_markup_mode=None)

@@ -16,7 +16,7 @@ from alembert.cli.options import (
     find_model,
 )
 from alembert.errors import SERVING, BadSetting, require
-from alembert.serve.settings import ServeSettings
+from alembert.serve import ServeSettings
 from alembert.settings import apply_layers, read_layers
 from alembert.terminal import note
 

@@ -25,7 +25,7 @@ from alembert.errors import BadInput
 from alembert.files import vocab
 from alembert.files.vocab import VocabExtendResult, VocabLearnResult, VocabOutput, VocabPruneResult
 from alembert.hub import is_hub_id
-from alembert.inspect.vocab import VocabTable, render_vocab_page, report_vocabulary
+from alembert.inspect.tokens import VocabTable, render_vocab_page, report_vocabulary
 from alembert.terminal import ProgressBar, note, print_json, stdout_console
 from alembert.text.extend import ExtendSettings
 from alembert.text.lexicon import parse_lexicon_option, read_lexicon

@@ -31,12 +31,12 @@ import numpy as np
 
 from alembert import artifact
 from alembert.corpus.chunks import ChunkProcessor, ChunkStore
+from alembert.corpus.clean import BuildSettings
 from alembert.corpus.decide import KEPT, ChunkId, Decisions, decide, read_set_aside, sum_counts
 from alembert.corpus.fetch import check_inputs, fetch_inputs
 from alembert.corpus.inputs import InputFile, check_paths_exist, list_input_files
 from alembert.corpus.jobs import ChunkScheduler, CorpusPart, Progress, stage_chunks, write_parts
 from alembert.corpus.readers.encoding import resolve_encoding
-from alembert.corpus.settings import BuildSettings
 from alembert.corpus.store import KIND, PARTS_FOLDER, PYARROW_PURPOSE, SET_ASIDE_FILE
 from alembert.errors import BadFile, BadSetting, require
 from alembert.text.gazetteer import Gazetteer

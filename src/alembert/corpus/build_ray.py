@@ -15,9 +15,9 @@ from functools import partial
 
 from alembert.corpus.build import BuildExecutor, StagingJob
 from alembert.corpus.chunks import ChunkProcessor, ChunkStore
+from alembert.corpus.clean import BuildSettings
 from alembert.corpus.inputs import count_bytes
 from alembert.corpus.jobs import BuildInput, CorpusPart, Progress, stage_input, write_corpus_part
-from alembert.corpus.settings import BuildSettings
 from alembert.workers.ray import RayCluster, RayConnection, WorkerSpec, connect
 
 

@@ -30,11 +30,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alembert import artifact
-from alembert.corpus.clean import CleanedText, CleanSettings, clean
+from alembert.corpus.clean import BuildSettings, CleanedText, CleanSettings, clean
 from alembert.corpus.document import Document, Entity, Relation, Section, Span, collect_targets
 from alembert.corpus.duplicates import SIGNATURE_BYTES, compute_signature
 from alembert.corpus.readers import DeletedRecord, Item, Remark, SetAside
-from alembert.corpus.settings import BuildSettings
 from alembert.corpus.store import CorpusDocument, CorpusEntity, to_bytes, to_table
 from alembert.text.gazetteer import Gazetteer
 from alembert.text.language import UNKNOWN_LANGUAGE, detect_language

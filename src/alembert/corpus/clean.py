@@ -1,4 +1,4 @@
-"""Clean one document: normalise its text, remove boilerplate, and decide whether to keep it.
+"""Clean a document: normalise its text, remove boilerplate, decide whether to keep it.
 
 In: a text and `CleanSettings`. Out: `CleanedText`, with the new text, the mapping between old and new offsets, what each
 step did, and the reason if the document is dropped. Each step is a setting and is counted; nothing is lost silently.
@@ -7,6 +7,10 @@ Duplicates need all documents and are decided afterwards (`decide`).
 Boilerplate is machine-made headings ("ABSTRACT.METHODS:" on a line of its own, and the "TITLE:" before a title),
 copyright notices ("© 2020 Elsevier Ltd. All rights reserved."), and publishers' notes ("The pre-publication history for
 this paper can be accessed here: ..."). The blank lines of a heading stay, so that sections remain separated.
+
+`BuildSettings` are those of `corpus build`, the same in Python, in a TOML file (tables `[clean]` and `[read]`) and in the
+manifest. Paths of lexicons and word lists are inputs, not settings: they are identified by their content, so a corpus
+does not depend on where they are.
 """
 
 from __future__ import annotations
@@ -14,9 +18,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal
+from pathlib import Path
+from typing import Any, Final, Literal
 
+from alembert.corpus.readers import FORMATS, ReadOptions
 from alembert.errors import BadSetting
+from alembert.settings import apply_changes, as_table, read_toml
 from alembert.text.language import UNKNOWN_LANGUAGE, detect_language
 from alembert.text.normalise import NormalisedText, UnicodeForm, normalise, remove_spans
 from alembert.text.sentences import CJK, guess_language
@@ -206,3 +213,49 @@ def _has_words(text: str, count: int) -> bool:
     """Check for at least `count` words, without counting further."""
     words = _WORD.finditer(text)
     return all(next(words, None) is not None for _ in range(count))
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildSettings:
+    """How a corpus is built."""
+
+    format: str | None = None
+    """Format of all inputs; none: detected for each file."""
+    part_characters: int = 4_000_000
+    """Maximum characters of a part, which is the unit of work, of resuming and of memory."""
+    part_documents: int = 20_000
+    """Maximum documents of a part, including those that are dropped or set aside."""
+    default_stop_words: bool = True
+    """Ignore lexicon terms that are ordinary English words, units or abbreviations."""
+    clean: CleanSettings = field(default_factory=CleanSettings)
+    """The cleaning steps."""
+    read: ReadOptions = field(default_factory=ReadOptions)
+    """How files are read."""
+
+    def __post_init__(self) -> None:
+        if self.format is not None and self.format not in FORMATS:
+            raise BadSetting(f"`format` is {self.format!r}, which no reader has. Use one of {', '.join(FORMATS)}.")
+        for name in ("part_characters", "part_documents"):
+            if getattr(self, name) < 1:
+                raise BadSetting(f"`{name}` is {getattr(self, name)}; a part holds at least one.")
+
+    def as_config(self) -> dict[str, Any]:
+        """Return plain values for the manifest."""
+        return as_table(self)
+
+
+RAW_FILE_SETTINGS: Final = BuildSettings(
+    clean=CleanSettings(
+        headings=False,
+        notices=False,
+        min_characters=0,
+        min_words=0,
+        exact_duplicates=False,
+        near_duplicates=False,
+    )
+)
+"""For files that a user trains on directly: every document is kept as it is."""
+
+
+def read_build_settings(path: Path) -> BuildSettings:
+    return apply_changes(BuildSettings(), read_toml(path), str(path))

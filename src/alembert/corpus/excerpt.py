@@ -21,11 +21,11 @@ import numpy as np
 
 from alembert import artifact
 from alembert.corpus.chunks import ChunkProcessor
+from alembert.corpus.clean import RAW_FILE_SETTINGS
 from alembert.corpus.document import Document
 from alembert.corpus.inputs import count_entities
 from alembert.corpus.jobs import Progress, make_source_names
 from alembert.corpus.readers import Item, SetAside, read
-from alembert.corpus.settings import RAW_FILE_SETTINGS
 from alembert.corpus.shard_tokenizer import CORPUS_COLUMNS, ShardTokenizer, WordSettings
 from alembert.corpus.shards import TokenArrays
 from alembert.corpus.store import KIND, Corpus, to_table

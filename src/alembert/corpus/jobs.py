@@ -16,10 +16,10 @@ from typing import Any, Protocol
 
 from alembert import artifact
 from alembert.corpus.chunks import ChunkProcessor, ChunkStore, split_into_chunks
+from alembert.corpus.clean import BuildSettings
 from alembert.corpus.decide import KEPT, Decisions
 from alembert.corpus.inputs import InputFile, InputReader, count_bytes, try_detect_format
 from alembert.corpus.readers.source import readable_name
-from alembert.corpus.settings import BuildSettings
 from alembert.corpus.store import to_bytes
 from alembert.workers import pool
 

@@ -42,7 +42,7 @@ from alembert.html import (
     render_tiles,
     split_runs,
 )
-from alembert.inspect.comparison_plot import build_comparison_chart
+from alembert.inspect.report_pages import build_comparison_chart
 from alembert.inspect.reports import comparison_sentences, model_table
 from alembert.inspect.tables import Cell, Table, render_excerpts
 from alembert.train.curves import Panel, build_panels, render_panels

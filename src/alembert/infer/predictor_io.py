@@ -1,7 +1,7 @@
-"""What users hand to a `Predictor`: texts, dicts, documents and pairs, checked and named by their number.
+"""Inputs and answers of a `Predictor`: texts, dicts, documents and pairs in, predictions out.
 
-Models that do not annotate whole documents: from what a user hands in to examples of their task, and from its answers
-to predictions.
+Inputs are checked and named by their number. For models that do not annotate whole documents, they become examples of the
+task, and its answers become predictions.
 """
 
 from __future__ import annotations

@@ -1,15 +1,20 @@
-"""The page of an evaluation, and a comparison as files: JSON, a page, and the plot as a picture."""
+"""The page of an evaluation, and a comparison as files: JSON, a page, and a plot as a picture.
+
+The plot shows score against speed; the area of a circle is the size of the model. Where speed was not measured,
+multiplications take its place. A PNG needs matplotlib.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
 from typing import Final
 
 from alembert.artifact import atomic_write
 from alembert.artifact.disk import to_json_bytes
-from alembert.charts import Curve, build_curve_chart, format_percent, render_figure
+from alembert.charts import Chart, Curve, build_curve_chart, format_percent, has_glyphs, render_figure, render_png
 from alembert.html import (
     PageSection,
     render_beside,
@@ -20,18 +25,73 @@ from alembert.html import (
     render_tiles,
 )
 from alembert.infer.evaluate import Evaluation
-from alembert.inspect.comparison import ComparisonReport
-from alembert.inspect.comparison_plot import build_comparison_chart, render_comparison_png
+from alembert.inspect.comparison import ComparisonReport, ModelSummary
 from alembert.inspect.reports import (
     comparison_sentences,
     comparison_table,
     evaluation_sentences,
     evaluation_tables,
+    format_count,
     format_interval,
 )
 from alembert.inspect.row_charts import Estimate, EstimateRow, build_estimate_chart, render_drawn_table
+from alembert.inspect.scatter import ScatterPlot, ScatterPoint
 from alembert.inspect.tables import Table, describe_source, render_confusion, short_name, shorten_paths
 from alembert.tasks.metrics.calibration import ConfidenceCurve
+
+_MAX_RADIUS, _MIN_RADIUS = 20.0, 5.0
+"""Radius of the largest model, and the least that can be seen."""
+_LEAST_MARGIN: Final = 0.005
+
+
+def render_comparison_png(comparison: ComparisonReport) -> bytes | None:
+    """Draw the plot as a picture, with numbers for names that its font cannot write; None without matplotlib."""
+    names = [
+        model.name if has_glyphs(model.name) else f"model {number}" for number, model in enumerate(comparison.models, 1)
+    ]
+    return render_png([build_comparison_chart(comparison, names)])
+
+
+def build_comparison_chart(comparison: ComparisonReport, names: Sequence[str] | None = None) -> Chart:
+    """Lay out the plot, with other names of the models if there are any."""
+    names = names or [model.name for model in comparison.models]
+    what = "multiplications" if comparison.machine is None else "speed"
+    costs = "million multiplications of the encoder for a token"
+    plot = ScatterPlot(
+        title=f"{comparison.measure} against {what}; the area of a circle is the number of parameters",
+        y_name=f"{comparison.measure}, 95 % interval",
+        x_name=costs if comparison.machine is None else "texts a second on this machine",
+        points=[_point(comparison, *pair) for pair in zip(comparison.models, names, strict=True)],
+        least_margin=_LEAST_MARGIN,
+    )
+    return plot.chart()
+
+
+def _point(comparison: ComparisonReport, model: ModelSummary, name: str) -> ScatterPoint:
+    detail = _detail(comparison, model)
+    return ScatterPoint(
+        name=name,
+        detail=detail,
+        x=model.size.multiplications / 1e6 if model.speed is None else model.speed.texts_per_second,
+        y=model.score,
+        low=model.interval.low,
+        high=model.interval.high,
+        radius=_radius(comparison, model),
+        tooltip=f"{model.name}: {comparison.measure} {model.score:.4f}, {detail}",
+        colour="b" if model is comparison.reference and len(comparison.models) > 1 else "a",
+    )
+
+
+def _radius(comparison: ComparisonReport, model: ModelSummary) -> float:
+    largest = max(other.size.parameters for other in comparison.models)
+    return max(_MIN_RADIUS, _MAX_RADIUS * math.sqrt(model.size.parameters / largest))
+
+
+def _detail(comparison: ComparisonReport, model: ModelSummary) -> str:
+    """Write what stands under the name."""
+    size = f"{format_count(model.size.parameters)} parameters"
+    speed_up = comparison.speed_up(model)
+    return size if speed_up is None or model is comparison.reference else f"{size}, {speed_up:.1f}x as fast"
 
 
 def write_comparison(comparison: ComparisonReport, folder: str | Path) -> list[Path]:

@@ -23,8 +23,8 @@ from starlette.routing import Route
 
 from alembert.errors import UserError
 from alembert.serve.batcher import Ticket
-from alembert.serve.exporting import export_records
 from alembert.serve.guards import Guard, HostCheck, TokenCheck, body_too_large, to_response
+from alembert.serve.labels import export_records
 from alembert.serve.models import Computation, ServiceInput
 from alembert.serve.openapi import describe_service
 from alembert.serve.service import Service, server_timing, to_problem, unless_disconnected

@@ -18,8 +18,7 @@ from typing import Any, Final
 from alembert.errors import BadFile, BadInput, BadSetting, UserError
 from alembert.infer.embedder import Embedder, open_stated_embedder
 from alembert.infer.engines import choose_device
-from alembert.infer.explain.explain import choose_model_task, explain_decision
-from alembert.infer.explain.faithfulness import count_evaluations
+from alembert.infer.explain.explain import choose_model_task, count_evaluations, explain_decision
 from alembert.infer.predictions import coverage_dict
 from alembert.infer.predictor_io import to_example
 from alembert.infer.task_model import ModelTask, TaskExamples, TaskModel

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from alembert import __version__
-from alembert.serve.exporting import FILE_NAMES
+from alembert.serve.labels import FILE_NAMES
 from alembert.serve.wire import (
     JSON,
     JSON_LINES,

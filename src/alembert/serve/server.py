@@ -24,13 +24,13 @@ from typing import Any, Final
 import uvicorn
 
 from alembert.errors import BadFile, BadSetting
+from alembert.serve import LOOPBACK, ServeSettings, is_loopback
 from alembert.serve.app import make_app
 from alembert.serve.guards import HostCheck, TokenCheck
 from alembert.serve.labels import LabelFile
 from alembert.serve.models import ServedModel
 from alembert.serve.protocol import ConnectionLimits, with_limits
 from alembert.serve.service import Service
-from alembert.serve.settings import LOOPBACK, ServeSettings, is_loopback
 
 _EVERY_ADDRESS: Final = ("0.0.0.0", "::", "")  # noqa: S104 (a token is needed then)
 _SHORTEST_TOKEN: Final = 16

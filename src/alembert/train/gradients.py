@@ -30,7 +30,7 @@ from torch import Tensor, nn
 
 from alembert import hardware
 from alembert.errors import BadFile, BadSetting
-from alembert.files.mix import interpolate
+from alembert.files.surgery import interpolate
 from alembert.hardware.torch_settings import keep_freed_memory, limit_operation_threads
 
 LossJob = Callable[[], Tensor]

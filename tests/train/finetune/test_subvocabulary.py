@@ -12,7 +12,7 @@ from alembert.nn.batch import Batch
 from alembert.nn.config import preset
 from alembert.nn.heads import HeadSpec
 from alembert.tasks.example import Coverage, EncodedExample
-from alembert.train.finetune.subvocabulary import VocabularySubset
+from alembert.train.training_run import VocabularySubset
 
 TEXTS = ([2, 40, 7, 40, 3], [2, 99, 3])
 

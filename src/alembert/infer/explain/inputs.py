@@ -16,8 +16,7 @@ from typing import Any, Final, Literal
 from alembert.data.windows import Row, TokenFeatures
 from alembert.infer.task_model import ModelTask, TaskEngine
 from alembert.tasks.example import EncodedExample, Example
-from alembert.tasks.margin import Margin, MarginQuestion, TaskMargins, TextPlace
-from alembert.tasks.places import trace_pieces
+from alembert.tasks.margin import Margin, MarginQuestion, TaskMargins, TextPlace, trace_pieces
 from alembert.tasks.runtime import Outputs
 from alembert.text.surface import MATCH_TAGS
 

@@ -15,6 +15,7 @@ from alembert.tasks.example import EncodedExample
 from alembert.tasks.margin import (
     Margin,
     MarginQuestion,
+    ReadPiece,
     TaskMargins,
     TextPlace,
     compare_class,
@@ -22,7 +23,6 @@ from alembert.tasks.margin import (
     piece_place,
     refuse_span,
 )
-from alembert.tasks.places import ReadPiece
 from alembert.tasks.runtime import Outputs
 from alembert.text.sentences import Span
 

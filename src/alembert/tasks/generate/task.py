@@ -1,20 +1,15 @@
-"""The task `generate`: a text is written from a source.
+"""The task `generate`: write a text for a text, such as a title, a summary or an answer.
 
-Rows of the task `generate`: `[CLS] source [SEP] target`, each token of the target predicted from those before it.
+In: pairs of source and target. Out: texts, with how probable the model finds them. The encoder writes by itself, with the
+prefix attention of UniLM (Dong et al. 2019) and the masked-LM head. A row is `[CLS] source [SEP] target`: tokens of the
+source see each other both ways, and a token of the target sees the source and the target up to itself. The head is asked
+from the last [SEP] of the source on, each token of the target is predicted from those before it, and the last answer is
+the [SEP] that ends the target, which therefore need not be read. What is longer than its room is cut, and counted.
 
-The source is the prefix, whose tokens see each other both ways; a token of the target sees the source and the target up
-to itself (UniLM, Dong et al. 2019). The head is asked from the last [SEP] of the source on, and its last answer is the
-[SEP] that ends the target, which therefore need not be read. What is longer than its room is cut, and counted.
-
-The task `generate`: write a text for a text, such as a title for an abstract, a summary, an answer.
-
-In: pairs of source and target. Out: texts, with how probable the model finds them. The encoder writes by itself: under
-the prefix attention of UniLM (Dong et al. 2019) the source is read both ways, and each token of the target is predicted
-from the source and the target before it, by the masked-LM head. UniLM hides tokens of the target and finds them again;
-here the next token is predicted, which is what writing does, and what the pre-training objective `prefix` learns. With
-`copy` the head also points at tokens of the source (See et al. 2017), and its outputs are log probabilities of the
-mixture, which the loss and the search take as logits. The kind `extract` chooses sentences of the source instead
-(`extract`).
+UniLM hides tokens of the target and finds them again; here the next token is predicted, which is what writing does, and
+what the pre-training objective `prefix` learns. With `copy` the head also points at tokens of the source (See et al.
+2017), and its outputs are log probabilities of the mixture, which the loss and the search take as logits. The kind
+`extract` chooses sentences of the source instead (module `extract`).
 """
 
 from __future__ import annotations

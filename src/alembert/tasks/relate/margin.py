@@ -15,6 +15,7 @@ from alembert.tasks.example import EncodedExample
 from alembert.tasks.margin import (
     Margin,
     MarginQuestion,
+    ReadPiece,
     TaskMargins,
     TextPlace,
     compare_class,
@@ -23,7 +24,6 @@ from alembert.tasks.margin import (
     quote,
     without_changes,
 )
-from alembert.tasks.places import ReadPiece
 from alembert.tasks.relate.data import EntityMention, RelateExample
 from alembert.tasks.relate.pairs import CandidatePair
 from alembert.tasks.relate.rows import draft_row

@@ -52,10 +52,9 @@ from alembert.train.finetune.seeds import (
     with_task_heads,
     without_training_heads,
 )
-from alembert.train.finetune.subvocabulary import VocabularySubset
 from alembert.train.gradients import choose_half_precision
 from alembert.train.run import RunContext
-from alembert.train.training_run import STATE_FOLDER, TrainingRun
+from alembert.train.training_run import STATE_FOLDER, TrainingRun, VocabularySubset
 
 INTERMEDIATE_FOLDER: Final = "inside"
 

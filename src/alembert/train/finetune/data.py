@@ -25,7 +25,7 @@ from alembert.tasks.task import AnyTask, get_task_class
 from alembert.text.lexicon import parse_lexicon_option
 from alembert.text.tokenizer import Tokenizer
 from alembert.train.finetune.objective import EncodedExamples
-from alembert.train.finetune.subvocabulary import VocabularySubset
+from alembert.train.training_run import VocabularySubset
 
 DEFAULT_SHARES: Final = SplitShares(90, 10)
 """How training data are divided if no development data are given."""

@@ -1,24 +1,16 @@
-"""Fine-tuning as an objective of the loop, and the losses that regularise it.
+"""Fine-tuning as an objective of the loop, for one task or several, and the losses that regularise it.
 
-R-Drop and adversarial training: what a micro-batch's loss is when it takes more than one pass.
+In: labelled examples of any task. Out: the loss of its head. Several tasks share one encoder; each micro-batch is of one
+of them, and each has a head of its own. The loss of a step is the mean of each task's loss in it, weighted by the share
+of the step's micro-batches that the task has, and by its own weight: so the turns decide how much a task counts, whatever
+the number of micro-batches in a step. (A plain sum of the means would move the model twice as far in a step that happens
+to hold two tasks.) The model is chosen by the mean of the tasks' main scores on the development data.
 
-In: a function that runs the model under a noise and with something added to its token embeddings, the loss of its
-outputs, and the packed batch. Out: the loss to differentiate and the plain one for the log. Changes of the embeddings
-are measured document by document, so that what a document meets does not depend on its neighbours in the batch.
-Everything random comes from the noise: a resumed run, or one with another number of streams, sees the same.
-
-All passes whose loss is learnt from stay in the graph until it is differentiated: two micro-batches' activations with
-R-Drop, fgm and pgd, `steps` of them with freelb. Where memory is short, give smaller micro-batches.
-
-The objective of fine-tuning: labelled examples of any task in, the loss of its head out.
-
-The objective of several tasks on one encoder: each micro-batch is of one of them, and each has a head of its own.
-
-In: an objective for each task. Out: their portions in turn, their losses, and one evaluation. The loss of a step is the mean of
-each task's loss in it, weighted by the share of the step's micro-batches that the task has, and by its own weight: so
-the turns decide how much a task counts, whatever the number of micro-batches in a step. (A plain sum of the means would
-move the model twice as far in a step that happens to hold two tasks.) The model is chosen by the mean of the tasks' main
-scores on the development data.
+R-Drop and adversarial training take more than one pass over a micro-batch. Changes of the embeddings are measured document
+by document, so that what a document meets does not depend on its neighbours in the batch. Everything random comes from
+the noise: a resumed run, or one with another number of streams, sees the same. All passes whose loss is learnt from stay
+in the graph until it is differentiated: two micro-batches' activations with R-Drop, fgm and pgd, `steps` of them with
+freelb. Where memory is short, give smaller micro-batches.
 """
 
 from __future__ import annotations

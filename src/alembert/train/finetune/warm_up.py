@@ -23,9 +23,8 @@ from alembert.train.finetune.data import PreparedData
 from alembert.train.finetune.objective import EncodedExamples
 from alembert.train.finetune.seeds import build_objective
 from alembert.train.finetune.settings import FinetuneSettings
-from alembert.train.finetune.subvocabulary import VocabularySubset
 from alembert.train.run import RunContext
-from alembert.train.training_run import STATE_FOLDER, TrainingRun
+from alembert.train.training_run import STATE_FOLDER, TrainingRun, VocabularySubset
 
 WARM_UP_FOLDER: Final = "warm_up"
 

@@ -14,9 +14,9 @@ from typing import Final
 
 from alembert import artifact
 from alembert.corpus.build import build as build_corpus
+from alembert.corpus.clean import RAW_FILE_SETTINGS
 from alembert.corpus.excerpt import TextSampleReader
 from alembert.corpus.inputs import check_objective_data, count_entities, expand_inputs, open_input_corpus
-from alembert.corpus.settings import RAW_FILE_SETTINGS
 from alembert.corpus.shard_build import open_or_build_shards
 from alembert.corpus.shard_tokenizer import WordSettings
 from alembert.corpus.shards import Shards
