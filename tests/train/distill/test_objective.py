@@ -247,7 +247,7 @@ def test_a_record_gives_what_the_teacher_says_on_the_spot(
 def test_a_record_that_was_stopped_goes_on(
     tagging: TaskObjective, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("alembert.train.distill.teacher.ROWS_PER_BLOCK", 3)
+    monkeypatch.setattr("alembert.train.distill.teacher_cache.ROWS_PER_BLOCK", 3)
     teacher = model_of(config(tokenizer), {tagging.head: tagging.spec}, 2).eval()
     lesson = imitation(tagging, teacher, teacher)
     whole = recorder(tmp_path / "whole", lesson).write()
@@ -273,7 +273,7 @@ def test_a_record_that_was_stopped_goes_on(
 def test_a_stopped_record_that_has_lost_something_is_not_filled_with_zeros(
     kept: int, tagging: TaskObjective, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("alembert.train.distill.teacher.ROWS_PER_BLOCK", 3)
+    monkeypatch.setattr("alembert.train.distill.teacher_cache.ROWS_PER_BLOCK", 3)
     teacher = model_of(config(tokenizer), {tagging.head: tagging.spec}, 2).eval()
     stopped = recorder(tmp_path / "record", imitation(tagging, teacher, teacher))
 
@@ -302,7 +302,7 @@ def test_two_do_not_make_one_record_at_once(tagging: TaskObjective, tokenizer: T
 
     first.on_progress = begin_another
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("alembert.train.distill.teacher.ROWS_PER_BLOCK", 3)
+        patch.setattr("alembert.train.distill.teacher_cache.ROWS_PER_BLOCK", 3)
         first.write()
     assert refused
 

@@ -237,7 +237,7 @@ def _fields(lines: list[SourceLine]) -> dict[str, list[str]] | None:
 def _language_of_fields(fields: dict[str, list[str]]) -> str | None:
     """Return the language of title and abstract.
 
-    >>> _language({"TI": ["Fever."], "LA": ["ger"]}), _language({"TI": ["[Fever]."], "LA": ["ger"]})
+    >>> _language_of_fields({"TI": ["Fever."], "LA": ["ger"]}), _language_of_fields({"TI": ["[Fever]."], "LA": ["ger"]})
     ('de', 'en')
     """
     # A title in brackets is NLM's English rendering; the abstract is then English too.
