@@ -66,9 +66,9 @@ def test_no_view_is_wider_than_the_window(empty_page: Any) -> None:
 def test_tabs_are_walked_with_the_arrow_keys(page: Any) -> None:
     page.focus("#tab-entities")
     page.keyboard.press("ArrowRight")
-    assert page.get_attribute("#tab-compare", "aria-selected") == "true"
-    assert page.is_visible("#compare-panel")
-    assert page.evaluate("document.activeElement.id") == "tab-compare"
+    assert page.get_attribute("#tab-why", "aria-selected") == "true"
+    assert page.is_visible("#why-panel")
+    assert page.evaluate("document.activeElement.id") == "tab-why"
 
 
 COUNT_CHANGES = """() => {

@@ -19,7 +19,7 @@ from serving import Client, in_background, started
 SERVE = "from alembert.cli import run; import sys; sys.exit(run(['serve', *sys.argv[1:]]))"
 HELD_BACK = f"""
 import sys
-from alembert.serve import models, readiness
+from alembert.serve import models
 compute = models.Prediction.compute
 def hold(self, examples):
     if any("hold" in text for example in examples for each in example.values() for text in each.texts):

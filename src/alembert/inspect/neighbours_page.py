@@ -101,7 +101,10 @@ def _body(found: Neighbourhood, before: Neighbourhood | None) -> Iterator[str]:
         if any(getattr(each, kind) for each in models):
             others = [None] if before is None else [found, before]
             yield f"<h2>{heading}</h2>"
-            yield render_columns(_render_list(kind, own, other) for own, other in zip(models, others, strict=True))
+            yield render_columns(
+                _render_list(kind, own, other, f"{heading}, {own.model}{', before' if own is before else ''}")
+                for own, other in zip(models, others, strict=True)
+            )
     yield "<h2>Map</h2>"
     yield render_columns(
         render_figure(build_map_chart(each, None if each is models[0] else models[0]), _caption(each), whole=True)
@@ -125,10 +128,10 @@ def _caption(found: Neighbourhood) -> str:
     )
 
 
-def _render_list(kind: str, own: Neighbourhood, other: Neighbourhood | None) -> str:
+def _render_list(kind: str, own: Neighbourhood, other: Neighbourhood | None, label: str) -> str:
     rows = [
         (rank, Html(f"<strong>{escape(each.text)}</strong>") if is_new else each.text, f"{each.similarity:.3f}")
         for rank, each, is_new in list_neighbours(kind, own, other)
     ]
     name = own.model if len(own.model) <= _MAX_LETTERS else f"…{own.model[1 - _MAX_LETTERS :]}"
-    return render_table(("", name, "cosine"), rows, {1})
+    return render_table(("", name, "cosine"), rows, {1}, label)

@@ -16,6 +16,7 @@ from typing import Final
 
 from alembert.charts import (
     LEFT,
+    WIDTH,
     BarMark,
     Chart,
     CircleMark,
@@ -207,7 +208,9 @@ class ScatterPlot:
         for value in choose_log_ticks(across.low, across.high):
             x = across.position(value)
             yield LineMark([(x, _TOP), (x, _BOTTOM)])
-            yield TextMark((x, _BOTTOM + 18), f"{value:,.10g}", "middle")
+            name = f"{value:,.10g}"
+            is_cut = x + text_width(name) / 2 > WIDTH
+            yield TextMark((WIDTH if is_cut else x, _BOTTOM + 18), name, "end" if is_cut else "middle")
         yield TextMark(((LEFT + _RIGHT) / 2, _HEIGHT - 12), f"{self.x_name}, logarithmic", "middle")
 
 
