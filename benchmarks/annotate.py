@@ -222,11 +222,13 @@ def parts_of(weights: Weights, texts: Texts) -> dict[str, float]:
         took[name] = round(1e6 * (time.process_time() - start) / texts.tokens, 2)
         return done
 
-    examples = model.task.examples_from_texts(texts.texts)
-    model.predict(examples[:64])
-    encoded = part("encode", lambda: model.encode(examples))
-    outputs = part("engine", lambda: model.task.run(model.runner, encoded))
-    part("decode", lambda: [model.task.decode(*pair) for pair in zip(encoded, outputs, strict=True)])
+    (tagger,) = model.tasks.values()
+    task, tokenizer, longest = tagger.task, model.engine.tokenizer, model.engine.max_tokens
+    examples = task.examples_from_texts(texts.texts)
+    task.run(tagger.runner, task.encode(examples[:64], tokenizer, longest))
+    encoded = part("encode", lambda: task.encode(examples, tokenizer, longest))
+    outputs = part("engine", lambda: task.run(tagger.runner, encoded))
+    part("decode", lambda: tagger.decode_batch(encoded, outputs))
     return took
 
 
