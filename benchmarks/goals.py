@@ -131,7 +131,12 @@ CATALOGUE = (
             Row("throughput", "serving many clients, against a service around the pipeline of transformers"),
             Row("p99", "the same: slowest answer of a hundred"),
             Row("one_client", "the same, one client"),
-            Row("goodput_overload", "the same, more requests than it can answer"),
+            Row(
+                "overload_kept",
+                "share of the peak that remains with five times as many requests as it can answer",
+                0.95,
+            ),
+            Row("batching", "many single texts at once, against one at a time", 3),
         ),
     ),
     Benchmark(
