@@ -1,8 +1,7 @@
-"""Graphs in each format, the int8 graph for ONNX Runtime among them, the search for products to keep in float, and the
-faster format.
+"""Graphs in each format: int8 for ONNX Runtime, the products that stay in float, and which format is faster.
 
-The graph for ONNX Runtime. In: what `onnx.QuantisedOnnxOperations` takes. Out: a file that ONNX Runtime alone reads, with the numbers of the standard
-form, up to rounding:
+The graph for ONNX Runtime. In: what `onnx.QuantisedOnnxOperations` takes. Out: a file that ONNX Runtime alone reads, with
+the numbers of the standard form, up to rounding:
 
 - A product of whole numbers adds its bias itself (MatMulIntegerToFloat).
 - Queries, keys and values are three products of the same rounded states, so that nothing has to be cut apart.
