@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from alembert.corpus.document import Document, Section
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadFile, BadSetting
 from alembert.tasks.tag.crf import CrfDecoder
@@ -344,3 +345,10 @@ def test_a_span_head_is_as_sure_of_its_entities_as_they_are_often_right() -> Non
     assert before[0].score > 0.99
     assert after[0].score == pytest.approx(0.7)
     assert learner.tune([], [], []).temperature == 1
+
+
+def test_no_sentence_goes_on_from_the_title_to_the_abstract() -> None:
+    text = "Resistance in lung adenocarcinoma\nOsimertinib is given. It works."
+    sections = (Section(0, 33, "title"), Section(34, len(text), "text"))
+    (read,) = TagTask.examples_from_documents([Document("1", text, sections=sections)])
+    assert [text[start:].split(maxsplit=1)[0] for start in read.sentence_starts] == ["Resistance", "Osimertinib", "It"]

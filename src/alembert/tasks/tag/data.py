@@ -31,7 +31,7 @@ from alembert.tasks.settings import check_choices, check_windows
 from alembert.tasks.tag.tags import LabelledSpan, SchemeName
 from alembert.tasks.task import TaskScores
 from alembert.text.replacement import EditedText, are_isolated, find_editable_spans
-from alembert.text.sentences import Span, split_sentences
+from alembert.text.sentences import Span, guess_language, split_sentences
 
 TagHead = Literal["softmax", "crf", "span"]
 TagContext = Literal["auto", "document", "sentence"]
@@ -214,8 +214,15 @@ def _unknown_spans(document: Document, path: Path) -> Iterator[Span]:
 
 
 def sentence_starts(document: Document) -> tuple[int, ...]:
-    """Return where sentences begin, if the document says so."""
-    return tuple(part.start for part in document.sections if part.kind == "sentence")
+    """Return where sentences begin, if the document says so; none goes on from a section, such as the title, to the next."""
+    marked = tuple(part.start for part in document.sections if part.kind == "sentence")
+    if marked or len(document.sections) < 2:
+        return marked
+    text, language = document.text, guess_language(document.text)
+    borders = sorted({0, *(part.start for part in document.sections), len(text)})
+    return tuple(
+        begin + start for begin, end in pairwise(borders) for start, _ in split_sentences(text[begin:end], language)
+    )
 
 
 def choose_context(settings: TagSettings, examples: Sequence[TagExample]) -> TagSettings:
