@@ -129,3 +129,22 @@ def test_rows_that_are_added_change_nothing(
     assert len(results[0][0]) == (sum(LENGTHS) if selected is None else len(selected))
     for plain, rounded in zip(*results, strict=True):
         torch.testing.assert_close(plain, rounded, atol=1e-4, rtol=1e-5)
+
+
+@pytest.mark.parametrize("selected", [None, [1, 20]], ids=["all", "few"])
+def test_training_without_dropout_does_not_use_fused_attention(
+    selected: list[int] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its backward pass in bfloat16 is several times as slow on CPUs."""
+    config = EncoderConfig(vocab_size=50, hidden_size=24, num_hidden_layers=2, num_attention_heads=4, intermediate_size=40, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)  # fmt: skip
+    batch = Batch.packed([range(5, 5 + length) for length in LENGTHS])
+    chosen = None if selected is None else torch.tensor(selected)
+    encoder = new_model(config, {}, seed=1).encoder
+    expected = encoder.eval()(batch, selected_P=chosen)
+
+    def refuse(*_: object, **__: object) -> torch.Tensor:
+        raise AssertionError("fused attention was called")
+
+    monkeypatch.setattr("alembert.nn.attention.scaled_dot_product_attention", refuse)
+    states = encoder.train()(batch, noise=DropoutSeed(5), selected_P=chosen)
+    torch.testing.assert_close(states, expected, atol=1e-5, rtol=1e-5)

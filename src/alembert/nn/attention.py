@@ -307,15 +307,19 @@ class Attention(nn.Module):
         self, subset: QuerySubset, q_PHK: Tensor, kv: tuple[Tensor, ...], noise: DropoutSeed | None
     ) -> Tensor:
         q_BHWK, allowed = subset.pad_queries(q_PHK), subset.attention_mask(q_PHK.device)
-        if noise is not None and self.training and self.dropout:
+        if noise is not None and self._needs_own_attention(q_PHK):
             return query_attention_with_dropout(q_BHWK, kv, allowed, self.dropout, noise)
         rate = self.dropout if self.training else 0.0
         return scaled_dot_product_attention(q_BHWK, kv[0], kv[1], attn_mask=allowed, dropout_p=rate)
 
+    def _needs_own_attention(self, states: Tensor) -> bool:
+        """Whether torch's fused attention would be slow: in training with dropout, and on a CPU in all training."""
+        return self.training and (self.dropout > 0 or states.device.type == "cpu")
+
     def _mix(self, qkv_N3HK: Tensor, plan: AttentionPlan) -> Tensor:
         if isinstance(plan.kv_cache, KVCache):
             return plan.kv_cache.attend(plan.layer, qkv_N3HK)
-        if plan.dropout_seed is not None and self.training and self.dropout:
+        if plan.dropout_seed is not None and self._needs_own_attention(qkv_N3HK):
             return attention_with_dropout(qkv_N3HK, plan.rectangles, self.dropout, plan.dropout_seed)
         mixed = [self._attend(group, *parts) for group, parts in _split_groups(qkv_N3HK, plan)]
         mixed_ND = mixed[0] if len(mixed) == 1 else torch.cat(mixed)

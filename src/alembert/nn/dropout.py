@@ -8,7 +8,8 @@ each part of the model makes its own generator (SFC64, seeded by `SeedSequence` 
 streams) and cuts its words into 16-bit numbers, about 1 ns an element with the multiplication. The price: a rate is
 rounded to a multiple of 1/65,536. Kept elements are scaled by the rounded rate, so expectations are exact.
 
-Attention with dropout on its probabilities, since fused CPU kernels have no fast path for it.
+Attention for training, with or without dropout on its probabilities: fused CPU kernels have no fast path for dropout, and in
+bfloat16 their backward pass makes a small product for each head and block, which takes more than half of a step.
 
 One autograd function for all documents of a batch: the probabilities of the forward pass are kept, dropped ones are made
 again from the mask, and the gradient of queries, keys and values is written into one tensor. Left to autograd, each group of
@@ -27,7 +28,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -121,8 +122,10 @@ class _DropoutFunction(torch.autograd.Function):
         return apply_mask(gradient, keep).mul_(ctx.scale), None, None
 
 
-def apply_mask(values: Tensor, keep: Tensor) -> Tensor:
-    """Return `values * keep`, with zeros where `keep` is False."""
+def apply_mask(values: Tensor, keep: Tensor | None) -> Tensor:
+    """Return `values * keep`, with zeros where `keep` is False; without a mask the values themselves."""
+    if keep is None:
+        return values
     if values.device.type != "cpu":
         return values * keep
     # numpy casts the mask block by block inside the cache; torch is five times slower on mixed types.
@@ -197,10 +200,7 @@ def attention_with_dropout(
     """Attend inside each document and return (N, H x K); rows after the last rectangle have no result."""
     heads = qkv_N3HK.shape[2]
     shapes = [(each.rows * heads, each.length, each.length) for each in rectangles]
-    counts = [math.prod(shape) for shape in shapes]
-    masks = torch.split(noise.draw_keep_mask(rate, sum(counts), qkv_N3HK.device), counts)
-    keep = [mask.view(shape) for mask, shape in zip(masks, shapes, strict=True)]
-    parts = list(zip(rectangles, keep, strict=True))
+    parts = list(zip(rectangles, _draw_keep_masks(shapes, rate, noise, qkv_N3HK.device), strict=True))
     return _DroppedAttention.apply(qkv_N3HK, parts, 1 / (1 - effective_rate(rate)))  # type: ignore[no-untyped-call]
 
 
@@ -212,19 +212,31 @@ def query_attention_with_dropout(
     `allowed` is (B or 1, 1, W or 1, T), True where a query may look, or none.
     """
     rows, heads, queries, _ = q_BHWK.shape
-    shape = (rows * heads, queries, kv[0].shape[2])
-    keep = noise.draw_keep_mask(rate, math.prod(shape), q_BHWK.device).view(shape)
+    (keep,) = _draw_keep_masks([(rows * heads, queries, kv[0].shape[2])], rate, noise, q_BHWK.device)
     matrices = [tensor.flatten(0, 1).contiguous() for tensor in (q_BHWK, *kv)]
     how = (allowed, keep, 1 / (1 - effective_rate(rate)), rows)
     mixed_RWK: Tensor = _DroppedMatrices.apply(*matrices, how)  # type: ignore[no-untyped-call]
     return mixed_RWK.view(q_BHWK.shape)
 
 
+def _draw_keep_masks(
+    shapes: Sequence[tuple[int, int, int]], rate: float, noise: DropoutSeed, device: torch.device
+) -> Sequence[Tensor | None]:
+    """Draw the masks of probabilities of these shapes, all from one generator; none without dropout."""
+    if not _threshold(rate):
+        return [None] * len(shapes)
+    counts = [math.prod(shape) for shape in shapes]
+    masks = torch.split(noise.draw_keep_mask(rate, sum(counts), device), counts)
+    return [mask.view(shape) for mask, shape in zip(masks, shapes, strict=True)]
+
+
 class _DroppedMatrices(torch.autograd.Function):
     """Attention of one group, whose queries may be those of some tokens."""
 
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, how: tuple[Tensor | None, Tensor, float, int]) -> Tensor:
+    def forward(
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, how: tuple[Tensor | None, Tensor | None, float, int]
+    ) -> Tensor:
         allowed, keep, *ctx.rest = how
         mixed_RWK, p_RWT = _attend((q, k, v), allowed, keep, *ctx.rest)
         ctx.save_for_backward(q, k, v, p_RWT, keep)
@@ -238,7 +250,9 @@ class _DroppedMatrices(torch.autograd.Function):
 
 class _DroppedAttention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, qkv_N3HK: Tensor, parts: Sequence[tuple[AttentionRectangle, Tensor]], scale: float) -> Tensor:
+    def forward(
+        ctx: Any, qkv_N3HK: Tensor, parts: Sequence[tuple[AttentionRectangle, Tensor | None]], scale: float
+    ) -> Tensor:
         mixed_NHK = torch.empty_like(qkv_N3HK[:, 0], memory_format=torch.contiguous_format)
         mixed_NHK[parts[-1][0].stop :] = 0
         saved = []
@@ -266,29 +280,37 @@ class _DroppedAttention(torch.autograd.Function):
 
 
 def _attend(
-    qkv: Sequence[Tensor], allowed: Tensor | None, keep_RWT: Tensor, scale: float, rows: int
+    qkv: Sequence[Tensor], allowed: Tensor | None, keep_RWT: Tensor | None, scale: float, rows: int
 ) -> tuple[Tensor, Tensor]:
     """Return the outputs of a group's queries, and the probabilities before dropout."""
     q, k, v = qkv
-    mixed_RWK, p_RWT = torch.empty_like(q), q.new_empty(keep_RWT.shape)
-    for piece, documents in _pieces(keep_RWT, rows):
+    mixed_RWK, p_RWT = torch.empty_like(q), q.new_empty(len(q), q.shape[1], k.shape[1])
+    for piece, documents in _pieces(p_RWT, rows):
         p = _probabilities(q[piece], k[piece], _slice_mask(allowed, documents), out=p_RWT[piece])
-        _product(apply_mask(p, keep_RWT[piece]), v[piece], scale, out=mixed_RWK[piece])
+        _product(apply_mask(p, _piece_of(keep_RWT, piece)), v[piece], scale, out=mixed_RWK[piece])
     return mixed_RWK, p_RWT
 
 
-def _gradients(d_mixed: Tensor, saved: Sequence[Tensor], scale: float, rows: int) -> list[Tensor]:
+def _piece_of(keep_RWT: Tensor | None, piece: slice) -> Tensor | None:
+    return None if keep_RWT is None else keep_RWT[piece]
+
+
+def _gradients(d_mixed: Tensor, saved: Sequence[Tensor | None], scale: float, rows: int) -> list[Tensor]:
     """Return the gradients of queries, keys and values of a group's documents."""
-    gradients = [torch.empty_like(tensor) for tensor in saved[:3]]
-    for piece, _ in _pieces(saved[-1], rows):
-        inputs, outputs = ([tensor[piece] for tensor in tensors] for tensors in (saved, gradients))
-        _backward(d_mixed[piece], inputs, outputs, scale)
+    *given, keep_RWT = saved
+    parts = cast(list[Tensor], given)
+    gradients = [torch.empty_like(tensor) for tensor in parts[:3]]
+    for piece, _ in _pieces(parts[-1], rows):
+        inputs, outputs = ([tensor[piece] for tensor in tensors] for tensors in (parts, gradients))
+        _backward(d_mixed[piece], inputs, _piece_of(keep_RWT, piece), outputs, scale)
     return gradients
 
 
-def _backward(d_mixed: Tensor, saved: Sequence[Tensor], d_parts: Sequence[Tensor], scale: float) -> None:
+def _backward(
+    d_mixed: Tensor, saved: Sequence[Tensor], keep_RTT: Tensor | None, d_parts: Sequence[Tensor], scale: float
+) -> None:
     """Write the gradients of a piece's queries, keys and values into `d_parts`."""
-    q, k, v, p_RTT, keep_RTT = saved
+    q, k, v, p_RTT = saved
     d_q, d_k, d_v = d_parts
     _product(apply_mask(p_RTT, keep_RTT).mT, d_mixed, scale, out=d_v)
     d_p_RTT = apply_mask(_product(d_mixed, v.mT, scale), keep_RTT)
@@ -298,16 +320,16 @@ def _backward(d_mixed: Tensor, saved: Sequence[Tensor], d_parts: Sequence[Tensor
     _product(d_scores_RTT.mT, q, root, out=d_k)
 
 
-def _pieces(keep_RWT: Tensor, rows: int) -> Iterator[tuple[slice, slice]]:
+def _pieces(p_RWT: Tensor, rows: int) -> Iterator[tuple[slice, slice]]:
     """Cut a group where its probabilities would not stay in the cache of a core; yield matrices, and whose they are.
 
     A piece has all heads of some documents, or some heads of one.
     """
-    heads = len(keep_RWT) // rows
-    if keep_RWT.device.type != "cpu":
-        yield slice(0, len(keep_RWT)), slice(0, rows)
+    heads = len(p_RWT) // rows
+    if p_RWT.device.type != "cpu":
+        yield slice(0, len(p_RWT)), slice(0, rows)
         return
-    fitting = max(1, _CACHE_ELEMENTS // math.prod(keep_RWT.shape[1:]))
+    fitting = max(1, _CACHE_ELEMENTS // math.prod(p_RWT.shape[1:]))
     step = fitting // heads * heads or fitting
     documents = max(1, step // heads)
     for document in range(0, rows, documents):
