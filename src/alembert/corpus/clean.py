@@ -18,12 +18,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final, Literal
 
 from alembert.corpus.readers import FORMATS, ReadOptions
 from alembert.errors import BadSetting
-from alembert.settings import apply_changes, as_table, read_toml
+from alembert.settings import as_table
 from alembert.text.language import UNKNOWN_LANGUAGE, detect_language
 from alembert.text.normalise import NormalisedText, UnicodeForm, normalise, remove_spans
 from alembert.text.sentences import CJK, guess_language
@@ -255,7 +254,3 @@ RAW_FILE_SETTINGS: Final = BuildSettings(
     )
 )
 """For files that a user trains on directly: every document is kept as it is."""
-
-
-def read_build_settings(path: Path) -> BuildSettings:
-    return apply_changes(BuildSettings(), read_toml(path), str(path))

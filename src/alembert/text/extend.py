@@ -91,8 +91,6 @@ class Extension:
     terms: tuple[TermCandidate, ...]
     forced: int
     """How many of the terms come from the user's list."""
-    already_whole: int
-    """Words of the user's list that were one piece before."""
     several_words: int
     """Terms of the user's list with more than one word, which cannot be one piece."""
     proof: SegmentationComparison
@@ -149,7 +147,6 @@ def extend(
         sources={extended.id_of(term.word): segmentations.get_ids(positions[term.word]) for term in chosen},
         terms=chosen,
         forced=len(required),
-        already_whole=len(forced.words) - len(required),
         several_words=forced.several,
         proof=compare_segmentations(
             (tokenizer, segmentations), (extended, after), counts, terms=frozenset(term.word for term in chosen)

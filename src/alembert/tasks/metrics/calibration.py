@@ -213,11 +213,6 @@ class CoverageCurve:
     accuracy: Floats
     """Share of those that is right."""
 
-    def threshold_for(self, accuracy_wanted: float) -> float | None:
-        """Find the threshold that keeps most answers at this accuracy or better; None if there is none."""
-        good = np.flatnonzero(self.accuracy >= accuracy_wanted)
-        return float(self.threshold[good[-1]]) if len(good) else None
-
 
 # -- temperature
 
