@@ -134,7 +134,6 @@ class PlotMark(Protocol):
     """Something on a canvas, which a page shows as SVG and a picture draws with matplotlib."""
 
     def svg(self) -> str: ...
-
     def draw(self, axes: Axes) -> None: ...
 
 

@@ -176,23 +176,20 @@ def progress_bar(shown: bool) -> ProgressBar:
     return ProgressBar(sys.stderr, shown=shown and None)
 
 
-def run_context(
-    bar: ProgressBar, *, progress: bool, device: str, overwrite: bool, cache: Path | None = None
-) -> RunContext:
+def run_context(bar: ProgressBar, *, progress: bool, device: str, overwrite: bool) -> RunContext:
     """Set where a training run computes, and where it reports to."""
     from alembert.hardware.torch_settings import resolve_device
     from alembert.train.run import RunContext
 
-    quiet = RunContext()
-    return RunContext(
-        cache=cache,
+    context = RunContext(
         device=resolve_device(device),
         overwrite=overwrite,
-        log=note if progress else quiet.log,
-        print_table=say_all if progress else quiet.print_table,
-        on_progress=bar.show_training if progress else quiet.on_progress,
-        on_reading=bar.show if progress else quiet.on_reading,
+        log=note,
+        print_table=say_all,
+        on_progress=bar.show_training,
+        on_reading=bar.show,
     )
+    return context if progress else context.silent()
 
 
 _FORMAT_BY_SUFFIX: Final = {

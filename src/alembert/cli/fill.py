@@ -36,7 +36,6 @@ def fill(
 
 def fill_texts(model: str, texts: Sequence[str], top: int, as_json: bool) -> int:
     """Print the candidates for the masks of texts, or of the lines of stdin; return how many lines were set aside."""
-
     engine = open_torch_engine(model)
     return for_each_text(texts, lambda text: _show_masks(text, fill_mask(engine, text, top), as_json))
 

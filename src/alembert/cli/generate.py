@@ -63,7 +63,6 @@ def generate(
 
 def continue_texts(model: str, texts: Sequence[str], options: Mapping[str, Any], as_json: bool) -> int:
     """Continue texts, or the lines of stdin, many together; return how many lines were set aside."""
-
     settings = DecodeSettings(**drop_none(**options))
     engine = open_torch_engine(model)
     prompts: list[str] = []
@@ -79,7 +78,6 @@ def continue_texts(model: str, texts: Sequence[str], options: Mapping[str, Any],
 
 def _print_continuations(engine: CausalEngine, prompts: Sequence[str], settings: DecodeSettings, as_json: bool) -> None:
     """Print each continuation as soon as it is there."""
-
     texts = unfinished = 0
     for prompt, continuations in zip(prompts, generate_batch(engine, prompts, settings), strict=True):
         _show_continuations(prompt, continuations, as_json)

@@ -27,7 +27,6 @@ def score(
 
     Exact for causal models; pseudo-log-likelihood (each token masked in turn) for masked ones.
     """
-
     refuse_files(texts or [], "score")
     engine = open_torch_engine(model)
     if for_each_text(texts or [], lambda text: _show_score(score_text(engine, text), as_json)):
