@@ -1,7 +1,8 @@
 """Pages: one frame with a list of contents, one style sheet, tables, legends, and texts with entities marked in them.
 
-In: names, numbers and texts. Out: HTML that fetches and runs nothing, follows the reader's light or dark setting and can be
-printed. Charts come from `alembert.charts`. Notebooks get the same marks and tables as a fragment that brings its own style.
+In: names, numbers and texts. Out: HTML that fetches and runs nothing, follows the reader's light or dark setting and
+can be printed. Charts come from `alembert.charts`. Notebooks get the same marks and tables as a fragment that brings
+its own style.
 """
 
 from __future__ import annotations

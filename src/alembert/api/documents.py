@@ -1,6 +1,7 @@
-"""`alembert.read` and `alembert.write`: streams of documents in every supported format.
+"""`alembert.read` and `alembert.write`, and how the public functions read their arguments.
 
-Arguments of the public functions: paths, settings, files of tasks, and progress.
+Documents are read and written as streams, in every supported format. Arguments are paths, settings, files of tasks and
+progress.
 """
 
 from __future__ import annotations

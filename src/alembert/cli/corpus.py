@@ -1,6 +1,6 @@
 """`alembert corpus`: raw files to a corpus, and a look at it.
 
-What `alembert corpus show` prints: tables that fit 80 columns, histograms as bars, documents with coloured entities.
+`alembert corpus show` prints tables that fit 80 columns, histograms as bars, and documents with coloured entities.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""`alembert distill`: a teacher to a small student, on plain text or for the teacher's task, and what to compare it with.
+"""`alembert distill`: a teacher to a small student, on plain text or for the teacher's task.
 
-`run.compare` of `alembert distill`: students without distillation beside the result, all scored on one file.
+With `run.compare`, students without distillation are trained beside the result, and all are scored on one file.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""`alembert embed`: vectors of texts, and the texts nearest to a question.
-
-`alembert embed search`: what it reads and prints. Loaded with the command, since it loads numpy.
-"""
+"""`alembert embed`: train an embedding model, turn texts into vectors, and find the texts nearest to a question."""
 
 from __future__ import annotations
 

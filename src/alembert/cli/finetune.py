@@ -1,9 +1,7 @@
 """`alembert finetune`: labelled examples and a model to a model for a task, or for several on one encoder.
 
-`alembert finetune`: labelled examples and a model to a model for a task, or for several on one encoder.
-
-One task is named by its kind and has the files of --train, --dev and --data. Several, or one with a name of its own, are
-written `[NAME:]KIND[=FILE]`, and their files `NAME=FILE`:
+One task is named by its kind and has the files of --train, --dev and --data. Several, or one with a name of its own,
+are written `[NAME:]KIND[=FILE]`, and their files `NAME=FILE`:
 
     --task disease:tag=diseases.tsv --task topic:classify=topics.tsv --dev topic=topics-dev.tsv
 """

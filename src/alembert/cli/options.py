@@ -1,10 +1,7 @@
-"""Options that several commands share, in groups of `--help`, and how their values are read.
+"""What commands share: options in their groups of `--help`, texts of the command line or stdin, pages and pictures.
 
-Texts of the command line, or one a line on stdin: a line that cannot be used is named, and the rest goes on.
-
-How commands write a page: refused before the work if it cannot be written, and whole or not there.
-
-Exit codes of every command, beside 0 (done), 1 (a bug, Python's own) and 143 (terminated).
+A line of stdin that cannot be used is named, and the rest goes on. A page is refused before the work if it cannot be
+written, and is whole or not there.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""`alembert predict`: texts in, predictions out.
-
-`alembert predict` with fine-tuned models: what it reads and prints. Loaded with the command.
-"""
+"""`alembert predict`: texts in, predictions of fine-tuned models out."""
 
 from __future__ import annotations
 

@@ -5,14 +5,10 @@ sequence reads well and is often shorter than it could be; cut at tokens, all bu
 `TokenSpan` is small, so that a window of thousands of them is planned ahead. An `Instance` holds the tokens themselves,
 with `[CLS]` and `[SEP]`, and is built when it is needed.
 
-Pairs of segments: next sentence as BERT was published, and sentence order as in ALBERT.
-
-In: the sentence borders of a document, and for a random partner those of another one. Out: stretches with two ranges
-and a label. Both follow the published scripts choice by choice, in distribution, not draw by draw: sentences are
-contiguous in the shards, so a segment is a range of tokens and cutting it short is arithmetic. As published, a pair
-that is too long loses tokens; single sequences (`data/sequences.py`) lose none.
-
-Devlin et al. 2019 (BERT), Lan et al. 2020 (ALBERT).
+Pairs of segments are those of BERT (next sentence, Devlin et al. 2019), for which a random partner lends its sentences,
+and of ALBERT (sentence order, Lan et al. 2020). They follow the published scripts choice by choice, in distribution,
+not draw by draw: sentences are contiguous in the shards, so a segment is a range of tokens and cutting it short is
+arithmetic. As published, a pair that is too long loses tokens; single sequences lose none.
 """
 
 from __future__ import annotations

@@ -4,11 +4,11 @@ OpenVINO and NNCF report their use to a server through the package `openvino_tel
 hidden from them here, and they run without it. The instruction limit is in the environment since `import alembert`
 (`environment`).
 
-Compiled OpenVINO graphs are kept in the cache folder: compiling would take a third of a command's start. As with all that
-is cached (`environment`), whatever is missing, damaged or of another version or processor counts as absent, and a folder that
-cannot be written is no error. The last few graphs are kept, and no large ones: those take as long to read as to compile.
-The key is a hash of the graph's bytes, not of the folder's description: a folder whose files were changed must not pass
-for an intact one. SHA-256 takes about half a millisecond for a megabyte.
+Compiled OpenVINO graphs are kept in the cache folder: compiling would take a third of a command's start. As with all
+that is cached (`environment`), whatever is missing, damaged or of another version or processor counts as absent, and a
+folder that cannot be written is no error. The last few graphs are kept, and no large ones: those take as long to read
+as to compile. The key is a hash of the graph's bytes, not of the folder's description: a folder whose files were
+changed must not pass for an intact one. SHA-256 takes about half a millisecond for a megabyte.
 """
 
 from __future__ import annotations

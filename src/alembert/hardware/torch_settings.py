@@ -1,16 +1,15 @@
 """Settings inside torch once it is loaded: threads, devices and the flushing of denormal numbers.
 
+A process uses as many threads as there are physical cores that it may use. Affinity and container quotas belong to the
+process, not to the machine, so this is worked out anew each time and never cached. Two hardware threads of one core
+share its multipliers, so they count once.
+
 Denormals slow a backward pass down tenfold. The flag that flushes them belongs to each thread, and torch sets it in the
 calling thread alone; OpenMP workers take it over from the thread that starts them. So workers that were started before
-(torch was used before alembert) are dismissed, and start again with the flag.
-If torch was imported first, the instruction limit still holds: oneDNN reads its variable at its first use, not when it
-is loaded (checked with torch 2.13 by setting SSE41 between the import and the first convolution: it ran 2.4x slower,
-and at full speed when set after the first).
-
-How many threads this process should use: the physical cores that it may use.
-
-Affinity and container quotas belong to the process, not to the machine, so this is worked out anew each time and never
-cached. Two hardware threads of one core share its multipliers, so they count once.
+(torch was used before alembert) are dismissed, and start again with the flag. If torch was imported first, the
+instruction limit still holds: oneDNN reads its variable at its first use, not when it is loaded (checked with torch
+2.13 by setting SSE41 between the import and the first convolution: it ran 2.4x slower, and at full speed when set after
+the first).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`annotate`: a corpus of any size in, the same documents with what models find in them out, each exactly once.
 
-Each chunk of the input (`stream_job`) becomes one part of the output (`annotate_chunks`), which is on the disk before the
-record that counts it. Each document that is read is in a part, or in `set-aside.jsonl` with the reason.
+Each chunk of the input (`stream_job`) becomes one part of the output (`annotate_chunks`), which is on the disk
+before the record that counts it. Each document that is read is in a part, or in `set-aside.jsonl` with the reason.
 """
 
 from __future__ import annotations

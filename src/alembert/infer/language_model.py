@@ -1,20 +1,17 @@
-"""What a masked language model expects at the masks of a text.
+"""Language models at work: fill the masks of a text, continue it, and score it token by token.
 
-In: an engine (see `MaskEngine`) and a text. Out: the likeliest pieces for each mask, with character offsets into the text as
-it was given.
+`fill_mask` takes a `MaskEngine` and a text, and gives the likeliest pieces for each mask, with character offsets into
+the text as it was given.
 
-Continue texts with a model that reads from left to right.
+`generate` takes an engine whose model has causal attention, or prefix attention (the prompt is then the prefix). A
+model learnt from `[CLS] text [SEP]`, so writing begins after `[CLS] prompt` and ends with [SEP] or at a limit
+(`tasks.generate.decoding`).
 
-In: an engine whose model has causal attention, or prefix attention (the prompt is then the prefix), and prompts. Out:
-each prompt with what the model writes after it. A model learnt from `[CLS] text [SEP]`, so writing begins after
-`[CLS] prompt` and ends with [SEP] or at a limit. How tokens are searched is in `tasks.decoding`.
-
-How probable a language model finds a text, token by token; and whether a sentence follows another.
-
-A causal model (or one with prefix attention, which reads the text as a continuation of nothing) gives the exact probability
-of a text: the product of the probabilities of its tokens, each given those before it, and of its end. A masked language
-model has no such product; its score is the pseudo-log-likelihood of Salazar et al. 2020: each token is masked in turn and
-predicted from all others, at the cost of reading the text once for each of its tokens.
+`score_text` says how probable a text is. A causal model (or one with prefix attention, which reads the text as a
+continuation of nothing) gives the exact probability: the product of the probabilities of its tokens, each given those
+before it, and of its end. A masked language model has no such product; its score is the pseudo-log-likelihood of
+Salazar et al. 2020: each token is masked in turn and predicted from all others, at the cost of reading the text once
+for each of its tokens.
 """
 
 from __future__ import annotations

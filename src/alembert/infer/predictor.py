@@ -1,9 +1,10 @@
 """The opened models behind `alembert.load`: texts, records or documents in, predictions out.
 
-In: folders of models, which are Checkpoints or Exports. Taggers, classifiers of single texts and relation models work
-together on documents; a model for another task works alone; a model without a task is a language model or an encoder.
-Out: a prediction for each input, in order (`infer.predictions`). A `Predictor` may be used from several threads. It does
-not survive `fork`, since the threads of the runtime libraries do not, and says so instead of waiting for ever.
+In: folders of models, which are Checkpoints or Exports. Taggers, classifiers of single texts and relation models
+work together on documents; a model for another task works alone; a model without a task is a language model or an
+encoder. Out: a prediction for each input, in order (`infer.predictions`). A `Predictor` may be used from several
+threads. It does not survive `fork`, since the threads of the runtime libraries do not, and says so instead of waiting
+for ever.
 """
 
 from __future__ import annotations

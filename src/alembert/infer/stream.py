@@ -1,9 +1,9 @@
 """What a corpus of any size is read from: files, folders of files, or one Corpus, as one stream of items.
 
-In: paths, and how to read them. Out: items in their order, each with its position, so that work which was stopped goes on
-behind it: inputs that are done are not opened again, and of the one that was not, items are read and passed over, which
-costs little beside a model. Items go together in chunks whose borders depend on the input alone, so that work on whole
-chunks gives the same result however often it was stopped.
+In: paths, and how to read them. Out: items in their order, each with its position, so that work which was stopped
+goes on behind it: inputs that are done are not opened again, and of the one that was not, items are read and passed
+over, which costs little beside a model. Items go together in chunks whose borders depend on the input alone, so that
+work on whole chunks gives the same result however often it was stopped.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 """A job over inputs of any size that can be killed and resumed, and counts each document exactly once.
 
-In: inputs (`stream`), and a `StreamJob` that says what becomes of a chunk of them. Out: a finished artefact. While a chunk is
-computed, the next is encoded, the one after it is read and the last one is written, each in a thread of its own; the
-model has all cores. So memory is that of four chunks, a stopped run loses three at most, and the same command resumes it and ends
-with the bytes of a run that was not stopped. Where chunks are computed (`Executor`) has no influence on the result, so a run may
-be resumed elsewhere.
+In: inputs (`stream`), and a `StreamJob` that says what becomes of a chunk of them. Out: a finished artefact. While a
+chunk is computed, the next is encoded, the one after it is read and the last one is written, each in a thread of its
+own; the model has all cores. So memory is that of four chunks, a stopped run loses three at most, and the same command
+resumes it and ends with the bytes of a run that was not stopped. Where chunks are computed (`Executor`) has no
+influence on the result, so a run may be resumed elsewhere.
 
-`Ledger`: files that only grow, and a record of how far they count. In go blocks of bytes for several files, together with any
-state; out come files that a kill cannot spoil. Each block is brought to the disk before the record that counts it, which
-is replaced as a whole; whatever stands behind the recorded sizes when the work goes on was never counted, and is cut off.
-So the files can be of any size and nothing is written twice. The price is an fsync a file and block.
+`Ledger`: files that only grow, and a record of how far they count. In go blocks of bytes for several files, together
+with any state; out come files that a kill cannot spoil. Each block is brought to the disk before the record that counts
+it, which is replaced as a whole; whatever stands behind the recorded sizes when the work goes on was never counted, and
+is cut off. So the files can be of any size and nothing is written twice. The price is an fsync a file and block.
 """
 
 from __future__ import annotations

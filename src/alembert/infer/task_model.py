@@ -1,7 +1,7 @@
 """A fine-tuned model: examples in, predictions of its tasks out, whatever engine computes them.
 
-A model has a table of tasks, of which there is mostly one. The encoder runs once over each row that tasks have in common
-(`tasks.runtime`); a task that has its own way to run, such as writing a text token by token, goes its way
+A model has a table of tasks, of which there is mostly one. The encoder runs once over each row that tasks have in
+common (`tasks.runtime`); a task that has its own way to run, such as writing a text token by token, goes its way
 afterwards. While some examples are computed, others are encoded or decoded.
 """
 

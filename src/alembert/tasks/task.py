@@ -1,13 +1,13 @@
-"""The contract of a task: how examples are read, which head learns them, what its loss is, how its answers are read
-and how they are scored.
+"""The contract of a task: how examples are read, which head learns them, its loss, how its answers are read and scored.
 
 A task is a folder beside this file with a subclass of `Task` and a frozen dataclass of settings, and a line in `TASKS`;
-the contract suite tests it. The loop, evaluation, prediction and the inspectors know tasks by this contract alone.
-A task is also what is saved beside the weights (`task.json`): whatever was decided from the data (labels, scheme,
-thresholds) is part of it. Modules of tasks load no torch when they are imported, since exported models run without
-it: `head`, `loss` and `with_head_weights` import it when they are called.
+the contract suite tests it. The loop, evaluation, prediction and the inspectors know tasks by this contract alone. A
+task is also what is saved beside the weights (`task.json`): whatever was decided from the data (labels, scheme,
+thresholds) is part of it. Modules of tasks load no torch when they are imported, since exported models run without it:
+`head`, `loss` and `with_head_weights` import it when they are called.
 
-Tasks whose model learns another task: questions that are answered with a label are pairs that `classify` learns.
+A `DelegatingTask` has a model that learns another task: questions that are answered with a label are pairs for
+`classify`.
 """
 
 from __future__ import annotations

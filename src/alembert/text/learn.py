@@ -1,20 +1,17 @@
-"""Learn a WordPiece vocabulary from the words of a corpus.
+"""Learn a WordPiece vocabulary from the words of a corpus, or remove the pieces that a corpus never uses.
 
-In: a `WordCounts` and the size. Out: a `Vocabulary` with BERT's special tokens first ([PAD] is 0), then the characters,
-then the words that must be whole, then pieces in the order in which they were learnt.
+`learn` takes a `WordCounts` and the size, and gives a `Vocabulary` with BERT's special tokens first ([PAD] is 0), then
+the characters, then the words that must be whole, then pieces in the order in which they were learnt. Pieces are learnt
+by joining the most frequent pair repeatedly (byte-pair encoding on characters), as the trainer of the library
+`tokenizers` does under the name WordPiece, and are applied longest match first. This implementation works on counted
+words instead of the text, and its result is the same on every run: equally frequent pairs are joined in the order of
+their pieces, where the library's order changes with its hash seed. Pieces that were only steps towards longer ones
+("syndrom") and that longest match never uses are replaced by more useful ones.
 
-Pieces are learnt by joining the most frequent pair repeatedly (byte-pair encoding on characters), as the trainer of the
-library `tokenizers` does under the name WordPiece, and are applied longest match first. This implementation works on
-counted words instead of the text, and its result is the same on every run: equally frequent pairs are joined in the
-order of their pieces, where the library's order changes with its hash seed. Pieces that were only steps towards longer
-ones ("syndrom") and that longest match never uses are replaced by more useful ones.
-
-Remove the pieces of a vocabulary that a corpus never uses.
-
-In: a tokenizer and a `WordCounts`. Out: a `Pruning`: the smaller tokenizer, the remaining ids, and the proof that every
-word of the corpus is segmented as before. A piece that longest match never uses can be removed without changing any
-segmentation. Special tokens, added tokens and single characters stay, so that words of other texts have more pieces but
-are seldom unknown.
+`prune` takes a tokenizer and a `WordCounts`, and gives a `Pruning`: the smaller tokenizer, the remaining ids, and the
+proof that every word of the corpus is segmented as before. A piece that longest match never uses can be removed without
+changing any segmentation. Special tokens, added tokens and single characters stay, so that words of other texts have
+more pieces but are seldom unknown.
 """
 
 from __future__ import annotations

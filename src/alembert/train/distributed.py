@@ -1,12 +1,12 @@
 """Processes that train together, started by torchrun; one process is the same path.
 
-`Processes.join` reads what torchrun says in the environment. The model knows nothing of it: gradients are summed here
-once a step, and `shard_model` spreads a model that does not fit over the processes by FSDP2. A sharded model is saved whole,
-so a run goes on with any number of processes, sharded or not. The price is that the first process holds it all, one
-copy in ordinary memory, while it writes.
+`Processes.join` reads what torchrun says in the environment. The model knows nothing of it: gradients are summed
+here once a step, and `shard_model` spreads a model that does not fit over the processes by FSDP2. A sharded model is
+saved whole, so a run goes on with any number of processes, sharded or not. The price is that the first process holds it
+all, one copy in ordinary memory, while it writes.
 
-Only the first process writes and speaks. What may be refused is done inside `agree`, so that one sentence is printed and
-no process waits for another that has gone.
+Only the first process writes and speaks. What may be refused is done inside `agree`, so that one sentence is printed
+and no process waits for another that has gone.
 """
 
 from __future__ import annotations

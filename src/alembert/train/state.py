@@ -7,9 +7,9 @@
     damaged-step-.../        found damaged and set aside; never read again, never deleted
     .saving/                 a save under way; what a killed one leaves goes with the next save
 
-In go a step, facts and groups of tensors; out come the same, bit by bit, after every hash was compared. Each state names
-the best one as it was known then, rather than one pointer for all: so a kill between two files, or going back to an
-older state, never pairs the facts of one moment with the best weights of another. The price is that a best state is
+In go a step, facts and groups of tensors; out come the same, bit by bit, after every hash was compared. Each state
+names the best one as it was known then, rather than one pointer for all: so a kill between two files, or going back to
+an older state, never pairs the facts of one moment with the best weights of another. The price is that a best state is
 kept for as long as a kept state names it. One process writes (`artifact.create` holds the lock); any number may read.
 """
 

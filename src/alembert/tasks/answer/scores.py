@@ -1,11 +1,11 @@
-"""Answers from the outputs of the head `span`, without torch: the best stretches of the passage, and whether to give any.
+"""Answers from the outputs of the head `span`, without torch: the best stretches of the passage, and whether to give
+any.
 
 As in the published code of BERT: in each window the best starts are paired with the best ends, a pair scores the sum of
-both outputs, equal texts are kept once, and "no answer" scores the sum at [CLS], the least of all windows. A start counts
-only in the window that owns it, and is looked for there alone, so no token is scored twice. The answer is none if it
-scores more than the best answer by over the threshold. Beyond the published code, no answer begins or ends inside a word.
-
-Their scores compare answers with what is right, as a report and as a measure for resampling.
+both outputs, equal texts are kept once, and "no answer" scores the sum at [CLS], the least of all windows. A start
+counts only in the window that owns it, and is looked for there alone, so no token is scored twice. The answer is none
+if it scores more than the best answer by over the threshold. Beyond the published code, no answer begins or ends inside
+a word. Answers are compared with what is right for a report, and for resampling.
 """
 
 from __future__ import annotations

@@ -1,13 +1,11 @@
-"""Questions with choices: settings, examples, predictions and their scores.
+"""The data of the task `choose`: settings, examples, predictions, and scores beside what guessing would give.
 
-Examples of the task `choose`: read from files, made of texts with tabs or JSON objects, rewritten; and its settings.
+Examples are read from files, or made of texts with tabs or JSON objects. When they are rewritten, passage and question
+change; the choices are the answers, and stay as they are.
 
-Passage and question are rewritten; the choices are the answers, and stay as they are.
-
-Answers of the task `choose` and how good they are, beside what guessing would give.
-
-What guessing would score is its level, and how often it is as right as a model was. Examples may have different numbers of choices, so the number of lucky guesses is a sum of binomials, one for each
-number of choices; its distribution is computed exactly.
+Of guessing two numbers are known: what it would score, and how often it would be as right as a model was. Examples may
+have different numbers of choices, so the number of lucky guesses is a sum of binomials, one for each number of choices;
+its distribution is computed exactly.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Settings and examples of the task `classify`: read from files, and what their right answers are.
 
-A right answer is a label, a tuple of labels or a number. Which of them it is, is detected when files are read, together, and
-settled over all training data by `detect_kind`; `convert_label` then reads an answer as the task's kind, or finds that it is none.
-A cell of a table such as `a|b` is several labels if cells are put together from the same parts in different ways.
+A right answer is a label, a tuple of labels or a number. Which of them it is, is detected when files are read,
+together, and settled over all training data by `detect_kind`; `convert_label` then reads an answer as the task's kind,
+or finds that it is none. A cell of a table such as `a|b` is several labels if cells are put together from the same
+parts in different ways.
 """
 
 from __future__ import annotations

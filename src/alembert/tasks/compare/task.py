@@ -1,9 +1,10 @@
 """The task `compare`: one vector a text, so that texts that mean the same lie in the same direction.
 
 In: sentences alone (unsupervised SimCSE), pairs or triples (supervised SimCSE), or pairs with a score (cosine
-regression); which of them is detected from the training data and reported. Out: vectors, and cosines between them. Development
-data may be pairs with a score whatever is trained on, as SimCSE is chosen on STS-B. What a vector is (`pooling`) is part
-of the task: it stands in `task.json`, in the head, and in the files that sentence-transformers opens the folder by.
+regression); which of them is detected from the training data and reported. Out: vectors, and cosines between them.
+Development data may be pairs with a score whatever is trained on, as SimCSE is chosen on STS-B. What a vector is
+(`pooling`) is part of the task: it stands in `task.json`, in the head, and in the files that sentence-transformers
+opens the folder by.
 """
 
 # R rows, D width

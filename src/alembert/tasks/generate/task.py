@@ -1,10 +1,11 @@
 """The task `generate`: write a text for a text, such as a title, a summary or an answer.
 
-In: pairs of source and target. Out: texts, with how probable the model finds them. The encoder writes by itself, with the
-prefix attention of UniLM (Dong et al. 2019) and the masked-LM head. A row is `[CLS] source [SEP] target`: tokens of the
-source see each other both ways, and a token of the target sees the source and the target up to itself. The head is asked
-from the last [SEP] of the source on, each token of the target is predicted from those before it, and the last answer is
-the [SEP] that ends the target, which therefore need not be read. What is longer than its room is cut, and counted.
+In: pairs of source and target. Out: texts, with how probable the model finds them. The encoder writes by itself,
+with the prefix attention of UniLM (Dong et al. 2019) and the masked-LM head. A row is `[CLS] source [SEP] target`:
+tokens of the source see each other both ways, and a token of the target sees the source and the target up to itself.
+The head is asked from the last [SEP] of the source on, each token of the target is predicted from those before it, and
+the last answer is the [SEP] that ends the target, which therefore need not be read. What is longer than its room is
+cut, and counted.
 
 UniLM hides tokens of the target and finds them again; here the next token is predicted, which is what writing does, and
 what the pre-training objective `prefix` learns. With `copy` the head also points at tokens of the source (See et al.

@@ -1,16 +1,16 @@
 """How sure a model is of its answers, whether it is as sure as it is right, and what to do about it.
 
-An answer is what was guessed: the label of an example, each of its labels, each entity. What the model did not say is not
-among them: recall is a matter of scores. A task whose answers have no probability, such as regression, has none.
+An answer is what was guessed: the label of an example, each of its labels, each entity. What the model did not say
+is not among them: recall is a matter of scores. A task whose answers have no probability, such as regression, has none.
 
-In: answers of a model on labelled examples (`JudgedAnswer`). Out: their calibration, and for each share of answers that is
-kept, the threshold on the confidence and the precision that it reaches. A fine-tuned model carries the curve of its
-development data, so that a user can ask for a precision instead of a threshold.
+In: answers of a model on labelled examples (`JudgedAnswer`). Out: their calibration, and for each share of answers
+that is kept, the threshold on the confidence and the precision that it reaches. A fine-tuned model carries the curve of
+its development data, so that a user can ask for a precision instead of a threshold.
 
-`fit_temperature` finds the one number that outputs are divided by so that probabilities mean what they say (Guo et al.
-2017); the answers stay the same. `reliability_bins`, `ece` and `brier` say how well they do. `compute_coverage_curve` shows what is gained
-by leaving the least sure answers to a person. All of it is to be chosen on development data: on the data that it was
-chosen on, it looks better than it is.
+`fit_temperature` finds the one number that outputs are divided by so that probabilities mean what they say (Guo et
+al. 2017); the answers stay the same. `reliability_bins`, `ece` and `brier` say how well they do.
+`compute_coverage_curve` shows what is gained by leaving the least sure answers to a person. All of it is to be chosen
+on development data: on the data that it was chosen on, it looks better than it is.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Scores of labels and of numbers.
 
-For numbers, a correlation with something constant is undefined; here it is 0, since nothing was seen to vary together, so that a
-small sample never turns a score into nan. R2 of constant right values is 1 if all guesses are right and 0 otherwise, as
-scikit-learn has it.
+For numbers, a correlation with something constant is undefined; here it is 0, since nothing was seen to vary
+together, so that a small sample never turns a score into nan. R2 of constant right values is 1 if all guesses are right
+and 0 otherwise, as scikit-learn has it.
 
-Of labels an example has one (`class_scores`), or any number (`multilabel_scores`). In come their names, and the list of
-labels that there are, which gives the order; out come the measures of scikit-learn under their usual definitions. A ratio
-without anything to divide by is 0. Macro averages are over the labels that occur in gold or guess, which is
+Of labels an example has one (`class_scores`), or any number (`multilabel_scores`). In come their names, and the list
+of labels that there are, which gives the order; out come the measures of scikit-learn under their usual definitions. A
+ratio without anything to divide by is 0. Macro averages are over the labels that occur in gold or guess, which is
 scikit-learn's choice when it is given no labels: a label that a small test set does not have costs nothing.
 """
 

@@ -6,8 +6,8 @@ label and at least one common character (their "type"), and `partial` is `overla
 borders differ, which is how MUC-5 scored it (Chinchor and Sundheim 1993); their own "partial" ignores the label, ours
 does not. In the lenient ones every entity is matched at most once: equal entities first, then the longest overlap.
 
-Entities are sets: the same borders and label twice in a document are one entity. Macro averages are over the labels that
-occur in gold or guess, as seqeval's.
+Entities are sets: the same borders and label twice in a document are one entity. Macro averages are over the labels
+that occur in gold or guess, as seqeval's.
 
 >>> found = span_scores([[(0, 7, "Drug"), (9, 15, "Drug")]], [[(0, 7, "Drug"), (9, 13, "Drug"), (20, 24, "Gene")]])
 >>> found.strict.tp, round(found.strict.f1, 2), round(found.partial.f1, 2), found.overlap.recall, found.macro_f1

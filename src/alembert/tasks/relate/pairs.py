@@ -1,13 +1,14 @@
 """Which entities of a text may be related: the pairs that the task `relate` answers for.
 
 Of a marked sentence it is the marked pair. In a document it is every pair that is near enough and whose types and
-direction occur among the relations that were learnt from: if chemicals inhibit genes and never the reverse, a gene and a
-chemical make one pair, the chemical first. Where both directions of two types occur (or both have one type), and all of
-these relations run in the order of the text, so do the pairs. Pairs without a relation are the negative ones. Relations
-between concepts are judged once for each two concepts, at the two mentions that are nearest to each other. A relation
-that is no such pair (too far apart, of other types) is listed too: nobody can find it, and it counts as missed. A pair
-without a relation is not certain to have none where the document has a relation that could not be linked and may be this
-one, or where two other concepts of the same two mentions are related, so that the same words would be learnt as both.
+direction occur among the relations that were learnt from: if chemicals inhibit genes and never the reverse, a gene and
+a chemical make one pair, the chemical first. Where both directions of two types occur (or both have one type), and all
+of these relations run in the order of the text, so do the pairs. Pairs without a relation are the negative ones.
+Relations between concepts are judged once for each two concepts, at the two mentions that are nearest to each other. A
+relation that is no such pair (too far apart, of other types) is listed too: nobody can find it, and it counts as
+missed. A pair without a relation is not certain to have none where the document has a relation that could not be linked
+and may be this one, or where two other concepts of the same two mentions are related, so that the same words would be
+learnt as both.
 """
 
 from __future__ import annotations

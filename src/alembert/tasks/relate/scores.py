@@ -2,8 +2,8 @@
 
 `micro_f1` and `macro_f1` are over the relations: a pair without one counts only where a relation was guessed for it.
 With the negative class among the labels, and where there is no such class, every pair has one label, so that micro F1
-over all labels is accuracy. A pair that the model was not asked about has no guess: it is missed, and nothing more. So is
-a relation that could not be linked to two entities.
+over all labels is accuracy. A pair that the model was not asked about has no guess: it is missed, and nothing more. So
+is a relation that could not be linked to two entities.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
 """What a CRF has learnt about neighbouring tags, for decoding: best paths, probabilities, and their temperature.
 
-A temperature divides the scores of whole paths, so that the best path stays the best. `fit_temperature` finds the one at
-which the right paths are most likely: the slope of their likelihood is the score that a path has on average less that of the
-right one, and the average is carried along with the sums over all paths (a derivative in forward mode). Texts go through
-together, place by place. numpy alone.
+numpy alone, texts of any length. Each place costs one vectorised step over all pairs of tags. Viterbi works with sums
+of scores. The probabilities work with products that are scaled at each place, which is several times faster than sums
+of logarithms.
 
-The best legal path of tags through a text, and how sure a CRF is of each tag; numpy alone, texts of any length.
-
-Each place costs one vectorised step over all pairs of tags. Viterbi works with sums of scores. The probabilities work
-with products that are scaled at each place, which is several times faster than sums of logarithms.
+A temperature divides the scores of whole paths, so that the best path stays the best. `fit_temperature` finds the one
+at which the right paths are most likely: the slope of their likelihood is the score that a path has on average less
+that of the right one, and the average is carried along with the sums over all paths (a derivative in forward mode).
+Texts go through together, place by place.
 """
 
 from __future__ import annotations

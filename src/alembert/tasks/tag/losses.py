@@ -1,8 +1,7 @@
-"""The losses of the heads that decide word by word or stretch by stretch; all are sums over the answers of a micro-batch.
+"""The losses of `tag`: of heads that decide word by word or stretch by stretch, and of the CRF.
 
-The CRF of the task `tag` over the rows of a micro-batch: its loss, and what a student learns from a teacher's.
-
-Moves that the tags forbid stay forbidden, for teachers and students alike.
+All are sums over the answers of a micro-batch, for right answers and for a teacher's. Moves that the tags forbid stay
+forbidden, for teachers and students alike.
 """
 
 from __future__ import annotations

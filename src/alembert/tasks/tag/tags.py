@@ -4,12 +4,11 @@ A word is what BERT's own rules make one before WordPiece: letters and digits be
 punctuation mark, a single Chinese character. Tags stand at the first piece of each word. Entities are spans of
 characters and become ranges of words; one that begins or ends inside a word has no such range, and is counted.
 
-Tag names of heads that were trained elsewhere, read as tags of our own scheme.
-
-In: the names of a head's outputs, in any order and spelling: `B-gene`, `I_gene`, `U-gene`, `gene`, `NOUN`, `LABEL_3`. Out:
-for each the tag that means the same here (`B-gene`, `I-gene`, `S-gene`, `I-gene`, `B-NOUN`, `I-LABEL_3`, `O`), so that one
-pair of functions turns words into tags and back. A name without a prefix continues an entity of the same name beside it,
-as in the pipelines of transformers; where there is no `O` either, every word is an entity of its own.
+`TagScheme` reads the names of a head that was trained elsewhere as tags of our own. In: the names of its outputs, in
+any order and spelling: `B-gene`, `I_gene`, `U-gene`, `gene`, `NOUN`, `LABEL_3`. Out: for each the tag that means the
+same here (`B-gene`, `I-gene`, `S-gene`, `I-gene`, `B-NOUN`, `I-LABEL_3`, `O`), so that one pair of functions turns
+words into tags and back. A name without a prefix continues an entity of the same name beside it, as in the pipelines of
+transformers; where there is no `O` either, every word is an entity of its own.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Which types of entities a file annotates: as the user says, or, for training files, as far as it can be told.
 
-A word of `ReadOptions.types` is `TYPE,TYPE` for all files or `FILE=TYPE,TYPE` for a file or all files of a folder. What is
-said holds wherever files are read. What is told from files holds for training alone: scores never depend on which types
-a file happens to contain. A file that was named is one source, and so is a folder.
+A word of `ReadOptions.types` is `TYPE,TYPE` for all files or `FILE=TYPE,TYPE` for a file or all files of a folder.
+What is said holds wherever files are read. What is told from files holds for training alone: scores never depend on
+which types a file happens to contain. A file that was named is one source, and so is a folder.
 """
 
 from __future__ import annotations

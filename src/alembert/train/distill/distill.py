@@ -1,17 +1,16 @@
-"""The verb `distill` with labelled data: a fine-tuned teacher and examples to a small model for the same task.
+"""The verb `distill`: a teacher to a small student, for the teacher's task or on plain text.
 
-In: a Checkpoint with its task, what the student is (a size, a share of the teacher's layers, or a folder), files of
-examples, settings. Out: a Checkpoint folder as `finetune` writes it. The task is the teacher's, with its labels in its
-order, so that they cannot differ; data with other labels are refused. The same call goes on with a run that was stopped.
+`distill` takes a Checkpoint with its task, what the student is (a size, a share of the teacher's layers, or a folder),
+files of examples and settings, and writes a Checkpoint folder as `finetune` does. The task is the teacher's, with its
+labels in its order, so that they cannot differ; data with other labels are refused. A student soon knows a few thousand
+examples by heart, so it may learn from sentences of plain text too, which the teacher labels: so many of a Corpus
+folder or raw files, drawn evenly from all, always the same for a seed.
 
-A student soon knows a few thousand examples by heart, so it may learn from sentences of plain text too, which the
-teacher labels: so many of a Corpus folder or raw files, drawn evenly from all, always the same for a seed.
+`distill_general` takes a Checkpoint that is not fine-tuned and a Corpus folder or raw files, and writes a Checkpoint
+folder without heads, whose `run/` holds log, settings and curves. The text is read as it is, nothing is masked, and
+only the layers of both models are compared. Such a student later learns tasks.
 
-The verb `distill` with plain text: a teacher and a Corpus to a small model that later learns tasks.
-
-In: a Checkpoint that is not fine-tuned, what the student is, a Corpus folder or raw files, settings. Out: a Checkpoint
-folder without heads, whose `run/` holds log, settings and curves. The text is read as it is, nothing is masked, and only
-the layers of both models are compared. The same call goes on with a run that was stopped.
+The same call goes on with a run that was stopped.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The stages of a distillation for a task: a student first learns its teacher's layers, then its answers.
 
-In: who teaches whom, the teacher, the prepared examples, settings. Out: for each seed a folder as `finetune` writes it;
-the states and the log of the intermediate stage lie in `inside`, those of the stage of answers where `finetune` has them.
-Both are runs of the one loop, so a seed that was stopped goes on where it was. The teacher reads the examples once for
-all seeds and passes, if its outputs fit on the disk. A student that reads other pieces than its teacher has other rows of
-the same examples; then answers alone can be compared, line by line.
+In: who teaches whom, the teacher, the prepared examples, settings. Out: for each seed a folder as `finetune` writes
+it; the states and the log of the intermediate stage lie in `inside`, those of the stage of answers where `finetune` has
+them. Both are runs of the one loop, so a seed that was stopped goes on where it was. The teacher reads the examples
+once for all seeds and passes, if its outputs fit on the disk. A student that reads other pieces than its teacher has
+other rows of the same examples; then answers alone can be compared, line by line.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@
     tokens.f16      a line of half-precision numbers for each token of each row, row after row
     answers.f16     a line for each output of the teacher's head
 
-The files are memory-mapped, so a run takes what it needs of them and no more memory. The folder is named by everything
-that decides about its content: the teacher, the rows, and what is recorded. A run that was stopped while the teacher was
-reading goes on after the last block that was finished.
+The files are memory-mapped, so a run takes what it needs of them and no more memory. The folder is named by
+everything that decides about its content: the teacher, the rows, and what is recorded. A run that was stopped while the
+teacher was reading goes on after the last block that was finished.
 """
 
 # N tokens, W numbers a token, P answers, C numbers an answer

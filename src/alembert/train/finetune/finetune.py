@@ -1,15 +1,14 @@
 """The verb `finetune`: labelled examples and a model to a model for a task, or for several on one encoder.
 
-In: files of examples, a Checkpoint, settings. Out: a Checkpoint folder with `task.json`, which `predict`, `evaluate` and
-`inspect errors` open, and with `run/`: log, settings, data report and curves. With several seeds, the one that did best
-on the development data is the result, and all of them are in `seeds/`. The same call goes on with a run that was
+In: files of examples, a Checkpoint, settings. Out: a Checkpoint folder with `task.json`, which `predict`, `evaluate`
+and `inspect errors` open, and with `run/`: log, settings, data report and curves. With several seeds, the one that did
+best on the development data is the result, and all of them are in `seeds/`. The same call goes on with a run that was
 stopped.
 
-A small search over rates and epochs, within a time budget, judged on the development data.
-
-Rates come first, outwards from the one given, then numbers of epochs at the best of them. A trial is a whole run with
-the same seed; another is begun as long as it can be expected to end in time, and at least one is made. Trials that are
-done are on the disk, so a stopped search goes on where it was.
+`tune` searches over rates and epochs first, within a time budget, judged on the development data. Rates come first,
+outwards from the one given, then numbers of epochs at the best of them. A trial is a whole run with the same seed;
+another is begun as long as it can be expected to end in time, and at least one is made. Trials that are done are on the
+disk, so a stopped search goes on where it was.
 """
 
 from __future__ import annotations

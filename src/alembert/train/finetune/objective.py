@@ -1,16 +1,16 @@
 """Fine-tuning as an objective of the loop, for one task or several, and the losses that regularise it.
 
-In: labelled examples of any task. Out: the loss of its head. Several tasks share one encoder; each micro-batch is of one
-of them, and each has a head of its own. The loss of a step is the mean of each task's loss in it, weighted by the share
-of the step's micro-batches that the task has, and by its own weight: so the turns decide how much a task counts, whatever
-the number of micro-batches in a step. (A plain sum of the means would move the model twice as far in a step that happens
-to hold two tasks.) The model is chosen by the mean of the tasks' main scores on the development data.
+In: labelled examples of any task. Out: the loss of its head. Several tasks share one encoder; each micro-batch is of
+one of them, and each has a head of its own. The loss of a step is the mean of each task's loss in it, weighted by the
+share of the step's micro-batches that the task has, and by its own weight: so the turns decide how much a task counts,
+whatever the number of micro-batches in a step. (A plain sum of the means would move the model twice as far in a step
+that happens to hold two tasks.) The model is chosen by the mean of the tasks' main scores on the development data.
 
-R-Drop and adversarial training take more than one pass over a micro-batch. Changes of the embeddings are measured document
-by document, so that what a document meets does not depend on its neighbours in the batch. Everything random comes from
-the noise: a resumed run, or one with another number of streams, sees the same. All passes whose loss is learnt from stay
-in the graph until it is differentiated: two micro-batches' activations with R-Drop, fgm and pgd, `steps` of them with
-freelb. Where memory is short, give smaller micro-batches.
+R-Drop and adversarial training take more than one pass over a micro-batch. Changes of the embeddings are measured
+document by document, so that what a document meets does not depend on its neighbours in the batch. Everything random
+comes from the noise: a resumed run, or one with another number of streams, sees the same. All passes whose loss is
+learnt from stay in the graph until it is differentiated: two micro-batches' activations with R-Drop, fgm and pgd,
+`steps` of them with freelb. Where memory is short, give smaller micro-batches.
 """
 
 from __future__ import annotations

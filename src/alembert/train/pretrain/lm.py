@@ -1,9 +1,8 @@
 """The objective of pre-training: shards in, the loss of the chosen objectives out.
 
-Held-out text: documents that are never trained on, masked always in the same way, so that runs can be compared.
-
-Masked tokens are scored as BERT masks them (pieces, 15 %), whatever the run itself masks, together and apart for tokens
-inside and outside of entities; and once more with whole entities masked, every second one of the text.
+Held-out documents are never trained on, and are masked always in the same way, so that runs can be compared. Masked
+tokens are scored as BERT masks them (pieces, 15 %), whatever the run itself masks, together and apart for tokens inside
+and outside of entities; and once more with whole entities masked, every second one of the text.
 """
 
 from __future__ import annotations
