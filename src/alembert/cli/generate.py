@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,10 +15,13 @@ from alembert.cli.options import (
     refuse_files,
 )
 from alembert.infer.engines import open_torch_engine
-from alembert.infer.language_model import CausalEngine, GeneratedText, generate_batch, prompt_ids
+from alembert.infer.language_model import GeneratedText, generate_batch, prompt_ids
 from alembert.settings import drop_none
 from alembert.tasks.generate.decoding import DecodeSettings
 from alembert.terminal import escape_controls, note, print_json
+
+if TYPE_CHECKING:
+    from alembert.infer.engine_torch import TorchEngine
 
 
 def generate(
@@ -76,7 +79,7 @@ def continue_texts(model: str, texts: Sequence[str], options: Mapping[str, Any],
     return set_aside
 
 
-def _print_continuations(engine: CausalEngine, prompts: Sequence[str], settings: DecodeSettings, as_json: bool) -> None:
+def _print_continuations(engine: TorchEngine, prompts: Sequence[str], settings: DecodeSettings, as_json: bool) -> None:
     """Print each continuation as soon as it is there."""
     texts = unfinished = 0
     for prompt, continuations in zip(prompts, generate_batch(engine, prompts, settings), strict=True):

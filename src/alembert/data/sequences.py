@@ -16,10 +16,13 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from alembert.corpus.shards import TokenArrays
 
 TokenRange = tuple[int, int]
 
@@ -123,20 +126,8 @@ SHORT_SHARE = 0.1
 _TRIES = 10
 
 
-class SentenceSource(Protocol):
-    """Where sentences come from: the part of `Shards` that pairs need."""
-
-    def __len__(self) -> int:
-        """Count the documents."""
-        ...
-
-    def get_sentence_borders(self, document: int) -> npt.NDArray[np.int64]:
-        """Return the tokens at which a document's sentences begin, and the end of the last."""
-        ...
-
-
 def build_next_sentence_pairs(
-    source: SentenceSource,
+    source: TokenArrays,
     document: int,
     *,
     length: int,
@@ -169,7 +160,7 @@ def build_next_sentence_pairs(
 
 
 def build_sentence_order_pairs(
-    source: SentenceSource,
+    source: TokenArrays,
     document: int,
     *,
     length: int,
@@ -200,7 +191,7 @@ def build_sentence_order_pairs(
     return pairs
 
 
-def _sentences(source: SentenceSource, document: int) -> list[int]:
+def _sentences(source: TokenArrays, document: int) -> list[int]:
     """Return the borders of the sentences that have tokens."""
     return list(dict.fromkeys(source.get_sentence_borders(document).tolist()))
 
@@ -222,7 +213,7 @@ def _draw_split(first: int, end: int, rng: np.random.Generator) -> int:
 
 
 def _random_document(
-    source: SentenceSource, own: int, rng: np.random.Generator, is_training: Callable[[int], bool]
+    source: TokenArrays, own: int, rng: np.random.Generator, is_training: Callable[[int], bool]
 ) -> list[int]:
     """Draw the sentences of a random document; as published, its own if ten tries all gave that."""
     for _ in range(_TRIES):
@@ -233,7 +224,7 @@ def _random_document(
 
 
 def _draw_document(
-    source: SentenceSource, rng: np.random.Generator, is_training: Callable[[int], bool]
+    source: TokenArrays, rng: np.random.Generator, is_training: Callable[[int], bool]
 ) -> tuple[int, list[int]]:
     """Draw evenly from the documents of the training part that have tokens."""
     while True:
