@@ -12,9 +12,10 @@ import pytest
 from alembert import artifact
 from alembert.cli.corpus import app
 from alembert.corpus.build import BuildResult, LexiconFiles, build
-from alembert.corpus.chunks import ChunkProcessor, generalise_reason
+from alembert.corpus.chunks import ChunkProcessor
 from alembert.corpus.clean import BuildSettings, CleanSettings
 from alembert.corpus.readers import SetAside
+from alembert.corpus.readers.contract import generalise_reason
 from alembert.corpus.store import Corpus
 from alembert.errors import BadFile, BadSetting, UserError
 from alembert.settings import apply_changes, read_toml

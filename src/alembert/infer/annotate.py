@@ -14,8 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from alembert.corpus.chunks import hash_id
-from alembert.corpus.document import Document
+from alembert.corpus.document import Document, hash_id
 from alembert.corpus.jobs import Progress
 from alembert.corpus.readers import FORMATS, ReadOptions
 from alembert.errors import BadSetting, require

@@ -28,11 +28,11 @@ from types import TracebackType
 from typing import Any, BinaryIO, ClassVar, Final, Generic, Protocol, TypeVar
 
 from alembert import artifact
-from alembert.corpus.chunks import generalise_reason, to_set_aside_records
 from alembert.corpus.fetch import fetch_inputs
 from alembert.corpus.inputs import list_input_files
 from alembert.corpus.jobs import Progress
 from alembert.corpus.readers import ReadOptions, SetAside
+from alembert.corpus.readers.contract import generalise_reason
 from alembert.data.batching import map_in_threads
 from alembert.errors import BadFile
 from alembert.infer.stream import InputItem, InputStream, StreamPosition, iter_chunks, open_input_stream, prefetch
@@ -226,7 +226,7 @@ def count_set_aside(record: SetAside, name: str = "set aside") -> dict[str, int]
 
 def set_aside_lines(records: Iterable[SetAside]) -> bytes:
     """Return the lines of `set-aside.jsonl`."""
-    return b"".join(map(json_line, to_set_aside_records(list(records))))
+    return b"".join(json_line(record.to_record()) for record in records)
 
 
 LEDGER_FILE: Final = ".ledger.json"

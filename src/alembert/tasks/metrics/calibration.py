@@ -23,8 +23,8 @@ import numpy as np
 import numpy.typing as npt
 
 from alembert.errors import BadFile, BadSetting
-from alembert.tasks.metrics import Floats, f1, ratio
-from alembert.tasks.metrics.classes import confusion_matrix, encode_labels, sort_descending
+from alembert.tasks.metrics import Floats, Ints, f1, ratio
+from alembert.tasks.metrics.classes import confusion_matrix, encode_labels
 from alembert.tasks.task import AnyTask
 
 # N answers
@@ -293,6 +293,18 @@ def ece(bins: Sequence[CalibrationBin]) -> float:
 
 
 # -- thresholds
+
+
+def sort_descending(values: Floats) -> tuple[Ints, Ints]:
+    """Sort from high to low: the order, and how many can be taken from the top without parting equal values.
+
+    >>> [found.tolist() for found in sort_descending(np.array([0.5, 0.9, 0.5]))]
+    [[1, 0, 2], [1, 3]]
+    """
+    order = np.argsort(-values, kind="stable")
+    ordered = values[order]
+    is_last = np.append(ordered[1:] != ordered[:-1], True)[: len(ordered)]
+    return order.astype(np.int64), np.flatnonzero(is_last).astype(np.int64) + 1
 
 
 def compute_coverage_curve(confidence: npt.ArrayLike, right: npt.ArrayLike) -> CoverageCurve:

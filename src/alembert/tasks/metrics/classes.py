@@ -66,18 +66,6 @@ def mean_ranks(values: npt.ArrayLike) -> Floats:
     return _ranks_of_codes(codes, kinds)
 
 
-def sort_descending(values: Floats) -> tuple[Ints, Ints]:
-    """Sort from high to low: the order, and how many can be taken from the top without parting equal values.
-
-    >>> [found.tolist() for found in sort_descending(np.array([0.5, 0.9, 0.5]))]
-    [[1, 0, 2], [1, 3]]
-    """
-    order = np.argsort(-values, kind="stable")
-    ordered = values[order]
-    is_last = np.append(ordered[1:] != ordered[:-1], True)[: len(ordered)]
-    return order.astype(np.int64), np.flatnonzero(is_last).astype(np.int64) + 1
-
-
 def spearman_measure(gold: npt.ArrayLike, guess: npt.ArrayLike) -> SampleMetric:
     """Prepare Spearman's correlation for resampling; values are sorted once, and a sample is ranked by counting."""
     (one, kinds), (other, other_kinds) = map(_codes, _pair(gold, guess))
