@@ -154,7 +154,7 @@ class TaskRunOptions(DeviceRunOptions):
 
 @contextmanager
 def open_run_context(device: str, **options: Any) -> Iterator[RunContext]:
-    """Say how a training run is carried out, and show its progress while the block runs."""
+    """Open the context of a training run, and show its progress while the block runs."""
     from alembert.train.run import RunContext
 
     with ProgressBar(sys.stderr, plain_every=60) as bar:

@@ -52,8 +52,8 @@ from alembert.train.distill.teacher import Teacher
 from alembert.train.distributed import Processes
 from alembert.train.finetune.data import TaskSpec, prepare_data
 from alembert.train.finetune.data_reports import build_reports
-from alembert.train.finetune.finetune import FinetuneRunResult, select_best_seed
-from alembert.train.finetune.seeds import check_seeds, find_token_features, get_seed_folder
+from alembert.train.finetune.finetune import FinetuneRunResult, train_seeds
+from alembert.train.finetune.seeds import check_seeds, find_token_features
 from alembert.train.pretrain.inputs import check_split, open_corpus
 from alembert.train.pretrain.objectives import Collator
 from alembert.train.progress import RunTotals
@@ -124,14 +124,9 @@ class _DistillRun:
             self.context.print_table(format_data_report(report))
         distillation.check()
         with output.open() as draft:
-            results = tuple(
-                distillation.train_student(self.settings.seed + number, self._folder(draft, number), reports)
-                for number in range(self.seeds)
-            )
-            return select_best_seed(draft, reports, results, partial(self._folder, draft), self.processes)
-
-    def _folder(self, draft: Draft, number: int) -> Path:
-        return get_seed_folder(draft.path, self.settings.seed + number, self.seeds)
+            train = partial(distillation.train_student, reports=reports)
+            seeds = range(self.settings.seed, self.settings.seed + self.seeds)
+            return train_seeds(draft, seeds, train, reports, self.processes)
 
     def _plan(self) -> dict[str, Any]:
         job = self.job
