@@ -7,15 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from alembert.api.documents import (
-    Paths,
-    SettingsLike,
-    StrPath,
-    check_arguments,
-    files_by_task,
-    settings_table,
-    to_path,
-)
+from alembert.api.documents import Paths, SettingsLike, StrPath, check_arguments, files_by_task, settings_table, to_path
 from alembert.api.inference import resolve_model_folder
 from alembert.errors import BadSetting
 from alembert.settings import drop_none

@@ -9,12 +9,7 @@ from typing import Annotated
 import typer
 
 from alembert.cli import SET_ASIDE
-from alembert.cli.options import (
-    MODEL_HELP,
-    Device,
-    find_model,
-    note_items,
-)
+from alembert.cli.options import MODEL_HELP, Device, find_model, note_items
 from alembert.corpus.fetch import fetch_to_temporary_folder
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.infer import bench as verb

@@ -59,8 +59,7 @@ app = typer.Typer(
 @app.command("build", cls=VerbCommand)
 def build(
     files: Annotated[
-        list[str],
-        typer.Argument(metavar="FILE", help="Files of any known format, folders, or s3:// addresses."),
+        list[str], typer.Argument(metavar="FILE", help="Files of any known format, folders, or s3:// addresses.")
     ],
     out: Annotated[Path, output_option(metavar="FOLDER", help="Folder to write the corpus to.")],
     *,
@@ -155,8 +154,7 @@ def label(
     ],
     out: Annotated[Path, typer.Option(metavar="FILE", help="The file of JSON lines to write (.jsonl, .jsonl.gz).")],
     lexicon: Annotated[
-        list[str],
-        typer.Option(metavar="LABEL=FILE", help="Terms to find as entities of this label; may be repeated."),
+        list[str], typer.Option(metavar="LABEL=FILE", help="Terms to find as entities of this label; may be repeated.")
     ],
     *,
     exclude: Annotated[

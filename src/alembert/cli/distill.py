@@ -88,8 +88,7 @@ def distill(
     teacher: Annotated[
         str | None,
         typer.Argument(
-            metavar="TEACHER",
-            help="A fine-tuned model, or hub:organisation/name; with --corpus, a pre-trained one.",
+            metavar="TEACHER", help="A fine-tuned model, or hub:organisation/name; with --corpus, a pre-trained one."
         ),
     ] = None,
     *,

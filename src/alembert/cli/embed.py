@@ -149,8 +149,7 @@ def _notes(counts: Mapping[str, int]) -> Iterator[str]:
 def search(
     vectors: Annotated[Path, typer.Argument(metavar="VECTORS", help="A folder that `embed encode` wrote.")],
     queries: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="QUERY", help="Queries; one per line on stdin if none."),
+        list[str] | None, typer.Argument(metavar="QUERY", help="Queries; one per line on stdin if none.")
     ] = None,
     top: Annotated[int, typer.Option("--top", "-k", min=1, help="Results for each query.")] = 10,
     measure: Annotated[str, typer.Option(help="Similarity measure: cosine or dot.")] = "cosine",

@@ -46,8 +46,7 @@ class ExportRunOptions:
 
 def export(
     model: Annotated[
-        str,
-        typer.Argument(metavar="MODEL", help="A fine-tuned checkpoint folder, or hub:organisation/name."),
+        str, typer.Argument(metavar="MODEL", help="A fine-tuned checkpoint folder, or hub:organisation/name.")
     ],
     *,
     calibrate: Annotated[

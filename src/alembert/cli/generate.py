@@ -9,11 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from alembert.cli import SET_ASIDE
-from alembert.cli.options import (
-    LANGUAGE_MODEL_HELP,
-    for_each_text,
-    refuse_files,
-)
+from alembert.cli.options import LANGUAGE_MODEL_HELP, for_each_text, refuse_files
 from alembert.infer.engines import open_torch_engine
 from alembert.infer.language_model import GeneratedText, generate_batch, prompt_ids
 from alembert.settings import drop_none
@@ -27,12 +23,11 @@ if TYPE_CHECKING:
 def generate(
     model: Annotated[str, typer.Argument(metavar="MODEL", help=LANGUAGE_MODEL_HELP)],
     texts: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="TEXT", help="Texts to continue; one per line on stdin if none."),
+        list[str] | None, typer.Argument(metavar="TEXT", help="Texts to continue; one per line on stdin if none.")
     ] = None,
     method: Annotated[str | None, typer.Option(metavar="NAME", help="greedy (if not given), sample or beam.")] = None,
     max_new_tokens: Annotated[
-        int | None, typer.Option(min=1, max=1_000_000, help="New tokens at most; 128 if not given.")
+        int | None, typer.Option(min=1, max=1000000, help="New tokens at most; 128 if not given.")
     ] = None,
     temperature: Annotated[
         float | None, typer.Option(help="sample: temperature; below 1 favours probable tokens.")

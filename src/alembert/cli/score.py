@@ -7,12 +7,7 @@ from typing import Annotated
 import typer
 
 from alembert.cli import SET_ASIDE
-from alembert.cli.options import (
-    LANGUAGE_MODEL_HELP,
-    TEXTS_HELP,
-    for_each_text,
-    refuse_files,
-)
+from alembert.cli.options import LANGUAGE_MODEL_HELP, TEXTS_HELP, for_each_text, refuse_files
 from alembert.infer.engines import open_torch_engine
 from alembert.infer.language_model import TextScore, score_text
 from alembert.terminal import escape_controls, print_json

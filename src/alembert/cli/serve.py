@@ -8,14 +8,7 @@ from typing import Annotated
 
 import typer
 
-from alembert.cli.options import (
-    MODEL_HELP,
-    ConfigFile,
-    assignments_option,
-    data_option,
-    find_model,
-    output_option,
-)
+from alembert.cli.options import MODEL_HELP, ConfigFile, assignments_option, data_option, find_model, output_option
 from alembert.errors import SERVING, BadSetting, require
 from alembert.serve import ServeSettings
 from alembert.settings import apply_layers, read_layers

@@ -15,12 +15,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table as RichTable
 
 from alembert.cli import SET_ASIDE, VerbCommand
-from alembert.cli.options import (
-    Overwrite,
-    check_page,
-    output_option,
-    write_page,
-)
+from alembert.cli.options import Overwrite, check_page, output_option, write_page
 from alembert.corpus.excerpt import TextSampleReader
 from alembert.errors import BadInput
 from alembert.files import vocab

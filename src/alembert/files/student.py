@@ -20,14 +20,7 @@ from alembert.errors import BadFile, BadSetting
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.checkpoint import open as open_checkpoint
 from alembert.files.family import Blueprint
-from alembert.files.student_shape import (
-    StudentSettings,
-    StudentShape,
-    check_depth,
-    is_size,
-    parse_size,
-    resolve_shape,
-)
+from alembert.files.student_shape import StudentSettings, StudentShape, check_depth, is_size, parse_size, resolve_shape
 from alembert.files.student_weights import StateDict, average_rows, map_blocks, map_pieces, narrow_weights
 from alembert.files.surgery import TOKEN_EMBEDDING, with_added_pieces
 from alembert.hub import is_hub_id

@@ -31,15 +31,7 @@ from alembert.infer.annotate_chunks import (
 )
 from alembert.infer.annotate_pipeline import Pipeline, with_source
 from alembert.infer.stream import InputItem
-from alembert.infer.stream_job import (
-    SET_ASIDE_FILE,
-    Executor,
-    Ledger,
-    StreamJob,
-    StreamRun,
-    json_line,
-    set_aside_lines,
-)
+from alembert.infer.stream_job import SET_ASIDE_FILE, Executor, Ledger, StreamJob, StreamRun, json_line, set_aside_lines
 
 FORMAT: Final = 2
 _IDS_FILE: Final = ".ids"

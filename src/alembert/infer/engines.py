@@ -16,11 +16,7 @@ from typing import TYPE_CHECKING
 from alembert.artifact import shortlist
 from alembert.errors import TRAINING, BadFile, BadSetting, is_installed, require
 from alembert.hardware.runtimes import check_openvino_installed
-from alembert.tasks.runtime.export import (
-    CompileGraph,
-    ExportedGraph,
-    GraphRunner,
-)
+from alembert.tasks.runtime.export import CompileGraph, ExportedGraph, GraphRunner
 from alembert.tasks.runtime.export_files import (
     GRAPH_FILES,
     GRAPH_WEIGHT_FILES,

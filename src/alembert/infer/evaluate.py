@@ -17,13 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from alembert.corpus.readers.contract import ReadOptions, Remark, SetAside
-from alembert.infer.scoring import (
-    ModelComparison,
-    ProgressCallback,
-    ScoredModel,
-    predict_with_progress,
-    score_models,
-)
+from alembert.infer.scoring import ModelComparison, ProgressCallback, ScoredModel, predict_with_progress, score_models
 from alembert.tasks.metrics import Interval
 from alembert.tasks.metrics.calibration import (
     ConfidenceCurve,

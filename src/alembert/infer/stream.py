@@ -17,14 +17,7 @@ from itertools import islice
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 from alembert.corpus.document import Document, Span
-from alembert.corpus.inputs import (
-    InputFile,
-    InputFiles,
-    InputReader,
-    count_bytes,
-    open_input_corpus,
-    try_detect_format,
-)
+from alembert.corpus.inputs import InputFile, InputFiles, InputReader, count_bytes, open_input_corpus, try_detect_format
 from alembert.corpus.readers import DeletedRecord, Item, ReadOptions, Remark, SetAside
 from alembert.corpus.store import Corpus
 

@@ -15,14 +15,7 @@ from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig
 from alembert.nn.dropout import HEADS, DropoutSeed
 from alembert.nn.encoder import Encoder, FeatureEmbedding, LayerMean
-from alembert.nn.heads import (
-    HeadInputs,
-    HeadSpec,
-    LastHiddenStates,
-    Pooler,
-    build_head,
-    find_required_tokens,
-)
+from alembert.nn.heads import HeadInputs, HeadSpec, LastHiddenStates, Pooler, build_head, find_required_tokens
 from alembert.nn.kv_cache import KVCache, Prefill
 from alembert.nn.tag_outputs import Crf
 from alembert.nn.vocabulary_output import CopyMechanism

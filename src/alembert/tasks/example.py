@@ -25,13 +25,7 @@ from typing import Any, Final, Generic, Literal, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from alembert.corpus.document import (
-    SCORE_ATTRIBUTE,
-    Document,
-    Entity,
-    StringPairs,
-    generate_unused_ids,
-)
+from alembert.corpus.document import SCORE_ATTRIBUTE, Document, Entity, StringPairs, generate_unused_ids
 from alembert.corpus.readers.contract import Item, Remark, SetAside
 from alembert.data.order import stable_hash
 from alembert.data.windows import Row

@@ -24,14 +24,7 @@ import numpy.typing as npt
 from alembert.corpus.document import Document
 from alembert.errors import BadSetting
 from alembert.tasks import TASKS, get_task_class, register_task
-from alembert.tasks.example import (
-    AnnotationSpec,
-    E,
-    EncodedExample,
-    P,
-    SampleMetric,
-    TaskScores,
-)
+from alembert.tasks.example import AnnotationSpec, E, EncodedExample, P, SampleMetric, TaskScores
 from alembert.tasks.margin import EXPLAINED_TASKS, TaskMargins
 from alembert.tasks.reading import TaskReading
 from alembert.tasks.runtime import Runner

@@ -15,12 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
 
 from alembert.corpus.examples.question_layouts import PASSAGE_FIELDS, QUESTION_FIELDS
-from alembert.corpus.examples.questions import (
-    GoldAnswer,
-    Question,
-    find_answer_spans,
-    read_questions,
-)
+from alembert.corpus.examples.questions import GoldAnswer, Question, find_answer_spans, read_questions
 from alembert.corpus.readers.contract import Item, ReadOptions, SetAside
 from alembert.data.order import stable_hash
 from alembert.errors import BadInput, BadSetting

@@ -22,12 +22,7 @@ from alembert.tasks.answer.data import AnswerExample, AnswerSettings
 from alembert.tasks.answer.rows import AnswerLayout, EncodedPassage
 from alembert.tasks.example import Coverage, TaskPrediction
 from alembert.tasks.metrics import Floats, ratio
-from alembert.tasks.metrics.answers import (
-    NO_ANSWER,
-    AnswerScorer,
-    best_no_answer_threshold,
-    find_first_rank,
-)
+from alembert.tasks.metrics.answers import NO_ANSWER, AnswerScorer, best_no_answer_threshold, find_first_rank
 from alembert.tasks.metrics.calibration import softmax
 from alembert.tasks.runtime import Outputs
 from alembert.tasks.task import SampleMetric, TaskScores

@@ -40,12 +40,7 @@ from alembert.tasks.classify.data import ClassifyExample, ClassifyMetric, Classi
 from alembert.tasks.classify.scores import ClassifyPrediction
 from alembert.tasks.classify.task import ClassifyTask
 from alembert.tasks.example import EncodedExample
-from alembert.tasks.metrics.answers import (
-    ANSWER_SCORERS,
-    AnswerScorer,
-    AnswerScorerName,
-    best_no_answer_threshold,
-)
+from alembert.tasks.metrics.answers import ANSWER_SCORERS, AnswerScorer, AnswerScorerName, best_no_answer_threshold
 from alembert.tasks.runtime import ExampleOutputs, Outputs
 from alembert.tasks.settings import MAX_MAGNITUDE, DistillLossSettings, LossSettings, load_number, load_settings
 from alembert.tasks.task import DelegatingTask, LossUnit, SampleMetric, Task, TaskScores

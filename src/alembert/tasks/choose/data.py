@@ -21,11 +21,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from alembert.corpus.examples.choices import (
-    ChoiceQuestion,
-    parse_choice_question,
-    read_choice_questions,
-)
+from alembert.corpus.examples.choices import ChoiceQuestion, parse_choice_question, read_choice_questions
 from alembert.corpus.readers.contract import Item, ReadOptions
 from alembert.data.order import stable_hash
 from alembert.errors import BadInput, BadSetting

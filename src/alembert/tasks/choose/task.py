@@ -42,12 +42,7 @@ from alembert.tasks.classify.scores import pool_windows
 from alembert.tasks.example import Coverage, EncodedExample, ReadResult, collect
 from alembert.tasks.metrics import Floats
 from alembert.tasks.runtime import ExampleOutputs, Outputs
-from alembert.tasks.settings import (
-    DistillLossSettings,
-    LossSettings,
-    load_settings,
-    load_temperature,
-)
+from alembert.tasks.settings import DistillLossSettings, LossSettings, load_settings, load_temperature
 from alembert.tasks.task import LossUnit, SampleMetric, Task, TaskScores
 from alembert.text.tokenizer import Tokenizer
 

@@ -15,12 +15,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final, Literal, cast, get_args
 
-from alembert.corpus.examples.labelled import (
-    BLANK_LABEL_REASON,
-    LabelledRow,
-    LabelValue,
-    read_labelled,
-)
+from alembert.corpus.examples.labelled import BLANK_LABEL_REASON, LabelledRow, LabelValue, read_labelled
 from alembert.corpus.examples.records import parse_number
 from alembert.corpus.readers.contract import Item, ReadOptions, Remark, SetAside
 from alembert.errors import BadInput, BadSetting

@@ -30,18 +30,8 @@ from alembert.tasks.compare.data import (
     encode_training_texts,
     read_file,
 )
-from alembert.tasks.compare.pooling import (
-    Pooling,
-    PoolingName,
-    build_sentence_transformers_files,
-    read_pooling,
-)
-from alembert.tasks.compare.scores import (
-    ComparePrediction,
-    build_sample_metric,
-    compute_metrics,
-    pool_vectors,
-)
+from alembert.tasks.compare.pooling import Pooling, PoolingName, build_sentence_transformers_files, read_pooling
+from alembert.tasks.compare.scores import ComparePrediction, build_sample_metric, compute_metrics, pool_vectors
 from alembert.tasks.example import Coverage, EncodedExample, ReadResult, collect
 from alembert.tasks.runtime import Outputs
 from alembert.tasks.settings import MAX_MAGNITUDE, DistillLossSettings, LossSettings, load_number, load_settings

@@ -37,12 +37,7 @@ from alembert.tasks.relate.data import (
 )
 from alembert.tasks.relate.files import RelateRewriter, read_file
 from alembert.tasks.relate.margin import RelateMargins
-from alembert.tasks.relate.pairs import (
-    CandidatePair,
-    PairRules,
-    learn_pair_rules,
-    list_candidate_pairs,
-)
+from alembert.tasks.relate.pairs import CandidatePair, PairRules, learn_pair_rules, list_candidate_pairs
 from alembert.tasks.relate.rows import (
     ENTITY_MARKERS,
     PairLayout,

@@ -22,13 +22,7 @@ import torch
 from torch import Tensor
 
 from alembert.data.example_sampler import ExampleBatchPlan
-from alembert.data.feed import (
-    Cursor,
-    HeldOutSplit,
-    SequenceBatchPlan,
-    SequenceSampler,
-    batch_sequences,
-)
+from alembert.data.feed import Cursor, HeldOutSplit, SequenceBatchPlan, SequenceSampler, batch_sequences
 from alembert.nn.dropout import DropoutSeed
 from alembert.nn.model import Model
 from alembert.tasks.runtime.torch import TaskBatch

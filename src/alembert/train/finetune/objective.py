@@ -25,12 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from alembert.data.example_sampler import (
-    ExampleBatchPlan,
-    ExampleSampler,
-    MultiTaskBatchPlan,
-    MultiTaskSampler,
-)
+from alembert.data.example_sampler import ExampleBatchPlan, ExampleSampler, MultiTaskBatchPlan, MultiTaskSampler
 from alembert.data.feed import Cursor
 from alembert.data.order import stable_hash
 from alembert.data.windows import Row

@@ -36,12 +36,7 @@ from alembert.nn.heads import HeadSpec, find_required_tokens
 from alembert.nn.model import Model
 from alembert.text.tokenizer import Tokenizer
 from alembert.train.objective import EvalResult, LMTarget, MicroBatch
-from alembert.train.pretrain.objectives import (
-    Collator,
-    LMObjective,
-    MaskedLMObjective,
-    select_answers,
-)
+from alembert.train.pretrain.objectives import Collator, LMObjective, MaskedLMObjective, select_answers
 from alembert.train.pretrain.replaced import (
     GENERATOR,
     EntitySwapObjective,
