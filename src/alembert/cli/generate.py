@@ -27,7 +27,7 @@ def generate(
     ] = None,
     method: Annotated[str | None, typer.Option(metavar="NAME", help="greedy (if not given), sample or beam.")] = None,
     max_new_tokens: Annotated[
-        int | None, typer.Option(min=1, max=1000000, help="New tokens at most; 128 if not given.")
+        int | None, typer.Option(min=1, max=1_000_000, help="New tokens at most; 128 if not given.")
     ] = None,
     temperature: Annotated[
         float | None, typer.Option(help="sample: temperature; below 1 favours probable tokens.")

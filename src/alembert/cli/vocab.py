@@ -83,7 +83,7 @@ def extend(
     model: _ModelArgument,
     corpus: _Sources,
     *,
-    terms: Annotated[int, words_option(min=1, max=10000000, help="Number of words to add.")],
+    terms: Annotated[int, words_option(min=1, max=10_000_000, help="Number of words to add.")],
     out: _Out,
     lexicon: _Lexicons = None,
     term_file: Annotated[
