@@ -123,7 +123,7 @@ def _learn_used_pieces(pairs: _PairCounts, words: list[str], fixed: int, size: i
     for _ in range(_ROUNDS):
         pairs.join_until(target, min_count)
         pieces = pairs.table.pieces
-        useful = _in_use(pieces, words, fixed)
+        useful = _find_used_pieces(pieces, words, fixed)
         if len(useful) >= size or len(pieces) < target:
             break
         target += size - len(useful)
@@ -132,7 +132,7 @@ def _learn_used_pieces(pairs: _PairCounts, words: list[str], fixed: int, size: i
     return [pieces[number] for number in numbers]
 
 
-def _in_use(pieces: list[str], words: list[str], fixed: int) -> list[int]:
+def _find_used_pieces(pieces: list[str], words: list[str], fixed: int) -> list[int]:
     tokenizer = Tokenizer.from_vocabulary(Vocabulary(tuple(pieces)), lowercase=False)
     used = set(segment_words(tokenizer, words).ids.tolist())
     return [number for number in range(len(pieces)) if number < fixed or number in used]

@@ -49,7 +49,7 @@ def accumulate(jobs: Sequence[LossJob], parameters: Sequence[nn.Parameter], stre
         return [loss]
     losses: list[Tensor] = []
     with limit_operation_threads(1):
-        for loss, gradients in _in_order(jobs, trained, streams):
+        for loss, gradients in _differentiate_in_order(jobs, trained, streams):
             losses.append(loss)
             if len(losses) < len(jobs):
                 _add(trained, gradients)
@@ -67,7 +67,7 @@ def accumulate_sequentially(jobs: Sequence[LossJob]) -> list[Tensor]:
     return losses
 
 
-def _in_order(jobs: Sequence[LossJob], trained: list[nn.Parameter], streams: int) -> Iterator[_Result]:
+def _differentiate_in_order(jobs: Sequence[LossJob], trained: list[nn.Parameter], streams: int) -> Iterator[_Result]:
     pool, left = _pool(streams), iter(jobs)
     # One more than streams, so that no stream waits while gradients are added; each holds a copy of all gradients.
     waiting: deque[Future[_Result]] = deque(

@@ -200,7 +200,7 @@ class QuestionScores:
         answerable = self.is_none_N == 0
         measures = {"exact": _mean(self.exact_N), "f1": _mean(self.f1_N)}
         if self.has_none:
-            measures |= self._by_part(answerable) | self._at_best()
+            measures |= self._by_part(answerable) | self._score_at_best_thresholds()
         ranks = self.rank_N[answerable]
         return measures | {
             "strict_accuracy": _mean(np.floor(ranks)),
@@ -215,7 +215,7 @@ class QuestionScores:
             "no_answer_exact": _mean(self.exact_N[~answerable]),
         }
 
-    def _at_best(self) -> dict[str, float]:
+    def _score_at_best_thresholds(self) -> dict[str, float]:
         """Score at the thresholds that suit these data best, which a model does not know."""
         exact = best_no_answer_threshold(self.best_exact_N, self.is_none_N, self.null_N)
         f1 = best_no_answer_threshold(self.best_f1_N, self.is_none_N, self.null_N)
@@ -259,7 +259,7 @@ def compute_scores(
     """Put the measures together with what became of the texts; `tunes`: whether a threshold is still to be chosen."""
     coverage = Coverage.total(prediction.coverage for prediction in predictions)
     measures = compared.measures()
-    notes = tuple(_near_chance(name, measures[name], compared) for name in ("f1", "exact") if name == main)
+    notes = tuple(_note_near_chance(name, measures[name], compared) for name in ("f1", "exact") if name == main)
     at_best = f"best_{main}"
     return TaskScores(
         main=main,
@@ -270,7 +270,7 @@ def compute_scores(
     )
 
 
-def _near_chance(name: str, value: float, compared: QuestionScores) -> str:
+def _note_near_chance(name: str, value: float, compared: QuestionScores) -> str:
     """Note that a model does no better than one that never answers; nothing if it does."""
     silent = _mean(compared.is_none_N)
     if not silent or value > silent:

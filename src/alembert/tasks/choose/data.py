@@ -278,7 +278,7 @@ def compute_scores(examples: Sequence[ChooseExample], predictions: Sequence[Choo
         measures={"accuracy": accuracy, "chance": level, "p_of_chance": explained},
         by_label={f"{choices} choices": _scores_of_count(graded, choices) for choices in sorted(set(counts))},
         coverage=Coverage.total(prediction.coverage for prediction in predictions),
-        notes=(_near_chance(accuracy, level, explained),) if graded and explained > SIGNIFICANCE_LEVEL else (),
+        notes=(_note_near_chance(accuracy, level, explained),) if graded and explained > SIGNIFICANCE_LEVEL else (),
     )
 
 
@@ -315,7 +315,7 @@ def _scores_of_count(graded: Sequence[tuple[int, bool]], count: int) -> dict[str
     return {"accuracy": ratio(sum(right), len(right)), "chance": 1 / count, "support": len(right)}
 
 
-def _near_chance(accuracy: float, level: float, explained: float) -> str:
+def _note_near_chance(accuracy: float, level: float, explained: float) -> str:
     return (
         f"Near chance: guessing has an accuracy of {level:.4f} on average, and {accuracy:.4f} or more in {explained:.1%} of "
         "all tries, so this score does not show that the model has learnt anything."

@@ -286,7 +286,7 @@ class _LabelReader:
         if label == "":
             return None
         if self.kind == "single":
-            return _as_one(label)
+            return _to_single_label(label)
         return convert_label(label, "number") if self.kind == "number" else label
 
     def remarks(self, rows: Sequence[LabelledRow]) -> Iterator[Remark]:
@@ -327,7 +327,7 @@ def _are_joined(cells: Sequence[str], separator: str) -> bool:
     return len(sizes) > 1 and 2 * reused >= len(joined)
 
 
-def _as_one(label: LabelValue) -> str | None:
+def _to_single_label(label: LabelValue) -> str | None:
     if isinstance(label, tuple):
         return label[0] if len(label) == 1 else None
     return str(label)

@@ -235,9 +235,9 @@ class GenerateTask(BaseGenerateTask):
 
     def encode(self, examples: Sequence[GenerateExample], tokenizer: Tokenizer, longest: int) -> list[EncodedExample]:
         room = TokenBudget.of(self.settings.max_source_length, self.settings.max_target_length, longest)
-        return encode_examples(examples, tokenizer, room, self._asked(examples))
+        return encode_examples(examples, tokenizer, room, self._choose_examples_to_write(examples))
 
-    def _asked(self, examples: Sequence[GenerateExample]) -> list[bool]:
+    def _choose_examples_to_write(self, examples: Sequence[GenerateExample]) -> list[bool]:
         """Choose the examples that are written for: if only some, always the same, whatever their order."""
         most = self.settings.eval_examples if self.is_learning else None
         if most is None or len(examples) <= most:

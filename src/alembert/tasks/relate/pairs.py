@@ -217,7 +217,7 @@ def list_candidate_pairs(example: RelateExample, rules: PairRules) -> list[Candi
 def _find_near_pairs(named: _MentionNames, rules: PairRules) -> dict[NamePair, MentionPair]:
     """Find the pairs that are asked about, by their names; of several places of a pair, the one with the least gap."""
     nearest: dict[NamePair, MentionPair] = {}
-    for place in _near_mentions(named.example, rules):
+    for place in _pair_near_mentions(named.example, rules):
         head, tail = place
         for pair in ((one, other) for one in named.of_mention[head] for other in named.of_mention[tail]):
             if pair[0] != pair[1] and (pair not in nearest or named.gap(place) < named.gap(nearest[pair])):
@@ -236,7 +236,7 @@ def _drop_reverse_pairs(nearest: Mapping[NamePair, MentionPair], named: _Mention
     }
 
 
-def _near_mentions(example: RelateExample, rules: PairRules) -> Iterator[MentionPair]:
+def _pair_near_mentions(example: RelateExample, rules: PairRules) -> Iterator[MentionPair]:
     """List the mentions that are near each other and whose types and direction fit."""
     spans = [_sentences_of(mention, example) for mention in example.mentions]
     for one, first in enumerate(example.mentions):

@@ -120,7 +120,7 @@ def compute_scores(compared: RelationResults, main: str, coverage: Coverage) -> 
         measures=measures,
         by_label={label: tally.to_dict() for label, tally in tallies.items()},
         coverage=coverage,
-        notes=tuple(_near_chance(compared, main, measures[main])),
+        notes=tuple(_note_near_chance(compared, main, measures[main])),
     )
 
 
@@ -136,7 +136,7 @@ def _measures(compared: RelationResults) -> tuple[dict[str, float], dict[str, Ta
     return {**measures, "accuracy": scores.accuracy}, tallies
 
 
-def _near_chance(compared: RelationResults, main: str, value: float) -> Iterator[str]:
+def _note_near_chance(compared: RelationResults, main: str, value: float) -> Iterator[str]:
     """Note that a model does no better than one that gives every pair the same label; nothing if it does."""
     if not compared.golds:
         return

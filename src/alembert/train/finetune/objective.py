@@ -73,8 +73,8 @@ def regularised_loss(
         return plain, plain.detach()
     climb = _GradientAscent(lambda added_NE: loss(run(noise, added_NE)), batch, adversarial.ascent)
     if adversarial.method == "freelb":
-        return climb.at_every_step(_random_start(batch, width, adversarial.ascent.size, noise))
-    return climb.at_the_top(torch.zeros(len(batch.ids_N), width, device=batch.ids_N.device), adversarial.weight)
+        return climb.mean_loss_of_steps(_random_start(batch, width, adversarial.ascent.size, noise))
+    return climb.loss_at_last_step(torch.zeros(len(batch.ids_N), width, device=batch.ids_N.device), adversarial.weight)
 
 
 def _r_drop_loss(
@@ -98,7 +98,7 @@ class _GradientAscent:
     batch: Batch
     ascent: AscentSteps
 
-    def at_the_top(self, start_NE: Tensor, weight: float) -> LossPair:
+    def loss_at_last_step(self, start_NE: Tensor, weight: float) -> LossPair:
         """Add the loss after the last step to the one at the start (fgm, pgd)."""
         added_NE = start_NE.requires_grad_()
         plain = top = self.loss_at(added_NE)
@@ -107,7 +107,7 @@ class _GradientAscent:
             top = self.loss_at(added_NE)
         return plain + weight * top, plain.detach()
 
-    def at_every_step(self, start_NE: Tensor) -> LossPair:
+    def mean_loss_of_steps(self, start_NE: Tensor) -> LossPair:
         """Average the losses before each step (freelb); the one at the random start counts as plain."""
         added_NE = start_NE.requires_grad_()
         losses = [self.loss_at(added_NE)]
