@@ -317,8 +317,8 @@ def split_runs(text: str, marks: Sequence[EntityMark], start: int = 0, end: int 
 def render_runs(runs: Iterable[TextRun], colour: ColourFunction) -> Html:
     """Return text with its marks: a right entity has a line below it, a guess a line above it, and both their labels.
 
-    If there is nothing to compare guesses with, the line below one says how sure the model is. So everything can be told
-    apart without colours.
+    If there is nothing to compare guesses with, the line below one says how sure the model is. So everything can be
+    told apart without colours.
     """
     return Html("".join(_render_run(run, colour) for run in runs))
 

@@ -213,10 +213,10 @@ _FORMAT_ALIASES: Final = {"bioc": "bioc-xml"}
 def read(inputs: Paths, *, format: str | None = None, **options: Any) -> Iterator[Document]:  # noqa: A002
     """Read documents from files, folders or patterns (`notes/*.jsonl`) of any known format, as a stream.
 
-    An input may lie in an object store (`s3://`, `gs://`), and `-` is standard input; both are copied here first. The format
-    of each file is recognised unless it is named. `options` say how files are read: `text`, `id`, `title` and `label` name
-    columns or fields; `encoding`, `delimiter` and `header` are for tables (docs/formats.md lists all options). Items that could
-    not be read, and guesses such as an encoding, are counted in a warning at the end.
+    An input may lie in an object store (`s3://`, `gs://`), and `-` is standard input; both are copied here first. The
+    format of each file is recognised unless it is named. `options` say how files are read: `text`, `id`, `title` and
+    `label` name columns or fields; `encoding`, `delimiter` and `header` are for tables (docs/formats.md lists all
+    options). Items that could not be read, and guesses such as an encoding, are counted in a warning at the end.
     """
     from alembert.corpus.inputs import list_input_files
     from alembert.corpus.readers import FORMATS, ReadOptions
@@ -260,9 +260,9 @@ def _documents(supply: InputStream) -> Iterator[Document]:
 def write(documents: Iterable[Document], path: StrPath, *, format: str | None = None) -> Path:  # noqa: A002
     """Write documents, with what models found in them, to a file or folder.
 
-    The format follows from the ending (.jsonl, .jsonl.gz, .json for BioC, .xml for BioC, .pubtator, .parquet, .conll; none
-    for a brat folder), or is one of jsonl, bioc-json, bioc-xml, pubtator, parquet, conll, brat and label-studio. The file
-    appears when it is complete. What a format cannot hold is counted in a warning.
+    The format follows from the ending (.jsonl, .jsonl.gz, .json for BioC, .xml for BioC, .pubtator, .parquet, .conll;
+    none for a brat folder), or is one of jsonl, bioc-json, bioc-xml, pubtator, parquet, conll, brat and label-studio.
+    The file appears when it is complete. What a format cannot hold is counted in a warning.
     """
     from alembert.corpus.writers import write as write_format
 
@@ -304,9 +304,10 @@ def label_corpus(
 ) -> LabelResult:
     """Label sentences of plain text with dictionaries, for a tagger to warm up with (`alembert.finetune(..., warm_up=...)`).
 
-    `inputs` is a Corpus folder, or files with text; `out` a file of JSON lines. `lexicons` has the files of terms of each
-    label, such as `{"Disease": "diseases.tsv"}`. Sentences of the files in `exclude`, such as test files, are left out.
-    `sentences` draws at most so many, most of them with a match. Where the dictionaries are unsure, the file says so.
+    `inputs` is a Corpus folder, or files with text; `out` a file of JSON lines. `lexicons` has the files of terms of
+    each label, such as `{"Disease": "diseases.tsv"}`. Sentences of the files in `exclude`, such as test files, are left
+    out. `sentences` draws at most so many, most of them with a match. Where the dictionaries are unsure, the file says
+    so.
     """
     from alembert.corpus.label import LabelSettings
     from alembert.corpus.label import label_corpus as run

@@ -168,8 +168,8 @@ def _addresses_are_free() -> bool:
 def _ask_for_huge_pages(library: ctypes.CDLL) -> None:
     """Let the heap grow by 4 GB of addresses, and ask the system to fill them with pages of 2 MB when they are first used.
 
-    Such pages are found sooner by the processor, most of all inside a virtual machine: four to eight percent of a training
-    step (docs/benchmarks.md). A system that has none goes on with small ones.
+    Such pages are found sooner by the processor, most of all inside a virtual machine: four to eight percent of a
+    training step (docs/benchmarks.md). A system that has none goes on with small ones.
     """
     library.malloc.restype, library.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
     library.free.restype, library.free.argtypes = None, [ctypes.c_void_p]

@@ -151,7 +151,8 @@ class Pipeline:
     ) -> Pipeline:
         """Put models and lexicons together; `keep` leaves what the input had beside what they find.
 
-        Terms of a lexicon that a tagger reads are handed to it, which decides by the context; those of others are marked.
+        Terms of a lexicon that a tagger reads are handed to it, which decides by the context; those of others are
+        marked.
         """
         files = {label: Path(path) for label, path in (lexicons or {}).items()}
         models = [

@@ -145,8 +145,8 @@ class TaskModel:
     def open(cls, folder: str | Path, device: str = "cpu", task: str | None = None) -> TaskModel:
         """Open a folder that `finetune` or `export` wrote, or one that was fine-tuned elsewhere; `hub:` models, too.
 
-        A model of several tasks is opened whole, unless `task` names one of them. The engine is the one that the folder is
-        made for (`engine.name` says which).
+        A model of several tasks is opened whole, unless `task` names one of them. The engine is the one that the folder
+        is made for (`engine.name` says which).
         """
         place = model_folder(folder)
         saved = read_tasks(place)  # a folder without the task is refused before its weights are read

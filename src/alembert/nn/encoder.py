@@ -87,8 +87,8 @@ ACTIVATION_FUNCTIONS: Final[dict[str, Callable[[Tensor], Tensor]]] = {
 class FeatureEmbedding(nn.Module):
     """The sum of a vector for each feature of a token.
 
-    New ones are zeros: a gate that is closed until training opens it, so that a model begins as it was without features.
-    Row 0 stands for no feature and gets no gradient, so that it stays zero.
+    New ones are zeros: a gate that is closed until training opens it, so that a model begins as it was without
+    features. Row 0 stands for no feature and gets no gradient, so that it stays zero.
     """
 
     def __init__(self, rows: int, width: int) -> None:

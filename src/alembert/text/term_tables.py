@@ -180,8 +180,8 @@ MAX_SPELLINGS = 2
 class StringTable:
     """Many strings as their UTF-8 bytes, one after the other, and where each begins; decoded when asked for.
 
-    Half a million Python objects take fifty bytes each beside their text, and a forked worker copies every page on which it
-    counts a reference; arrays can be mapped from a file.
+    Half a million Python objects take fifty bytes each beside their text, and a forked worker copies every page on
+    which it counts a reference; arrays can be mapped from a file.
 
     >>> StringTable.from_strings(["gene", "", "TNFα"])[2]
     'TNFα'

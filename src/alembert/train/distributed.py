@@ -256,8 +256,8 @@ def _read_environment(name: str, otherwise: int) -> int:
 def _store() -> Store:
     """Find the place where processes leave their addresses.
 
-    On one machine torchrun keeps one store over its restarts, in which the addresses of dead processes stay. On several,
-    where restarts are not counted alike, its rendezvous (c10d) makes a new one each time.
+    On one machine torchrun keeps one store over its restarts, in which the addresses of dead processes stay. On
+    several, where restarts are not counted alike, its rendezvous (c10d) makes a new one each time.
     """
     store, _, world = next(rendezvous("env://", timeout=TIMEOUT))
     alone = _read_environment("LOCAL_WORLD_SIZE", 0) == world

@@ -148,7 +148,8 @@ def bootstrap_interval(
     """Find the interval of a score: percentiles over samples of `count` examples, drawn with repetition.
 
     Percentile bootstrap, Efron and Tibshirani, An Introduction to the Bootstrap (1993), chapter 13. `kin` numbers the
-    group that each example belongs to: groups are then drawn instead of examples, since what is in one is not independent.
+    group that each example belongs to: groups are then drawn instead of examples, since what is in one is not
+    independent.
     """
     values = np.array([measure(drawn) for drawn in _draws(count, rounds, seed, kin)])
     return _percentiles(values, level)

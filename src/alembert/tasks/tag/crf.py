@@ -109,8 +109,8 @@ def find_best_path(emissions_PC: ScoreArray, legal: AllowedTransitions) -> npt.N
     """Return the legal path with the highest sum of emissions: of log-probabilities, if places are independent.
 
     The best tags of single places nearly always make a legal path, and then nothing has to be searched. Else the places
-    around their illegal moves are searched, as if any tag could stand at the borders. No path does better there, and none does
-    better than the best tags elsewhere; so if both fit together they are the best path.
+    around their illegal moves are searched, as if any tag could stand at the borders. No path does better there, and
+    none does better than the best tags elsewhere; so if both fit together they are the best path.
     """
     best_P: npt.NDArray[np.int64] = emissions_PC.argmax(1)
     wrong = _find_violations(best_P, legal)

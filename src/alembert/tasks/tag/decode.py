@@ -353,8 +353,8 @@ def fit_entity_temperature(
 ) -> float:
     """Fit it to the entities that are found: where types are not annotated, the right tags of most words are not known.
 
-    The entities are the same at every temperature, and how likely it is that they are right is searched step by step, on at
-    most `_FITTED_EXAMPLES` of the examples.
+    The entities are the same at every temperature, and how likely it is that they are right is searched step by step,
+    on at most `_FITTED_EXAMPLES` of the examples.
     """
     step = max(1, len(examples) // _FITTED_EXAMPLES)
     examples, encoded, outputs = examples[::step], encoded[::step], outputs[::step]

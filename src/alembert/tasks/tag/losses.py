@@ -135,8 +135,8 @@ class CrfLoss:
     def distillation_loss(self, outputs_PC: Tensor, taught_PC: Tensor, settings: DistillLossSettings) -> Tensor:
         """Add up how far the CRF of a student is from what its teacher's has taught.
 
-        Of marginals it is KL(teacher || student) at each word. Of paths it is the negative log-likelihood of the teacher's
-        best one, as if that were right: never zero, not even for a student that equals its teacher.
+        Of marginals it is KL(teacher || student) at each word. Of paths it is the negative log-likelihood of the
+        teacher's best one, as if that were right: never zero, not even for a student that equals its teacher.
         """
         if settings.crf == "path":
             return self.loss(outputs_PC, taught_PC.argmax(-1))

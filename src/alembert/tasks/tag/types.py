@@ -181,9 +181,9 @@ class _Source:
 def infer_types(examples: Sequence[TagExample], named: Sequence[Path] = ()) -> tuple[list[TagExample], list[str]]:
     """Detect in training examples which types their sources do not annotate, and describe it in sentences.
 
-    A source is a file or folder as it was `named`, or the file of the example where none is. A source with many documents
-    that never has a type which is frequent in others is taken not to annotate it. Where any source is small, or has no
-    entity at all, nothing is told: all types count as annotated.
+    A source is a file or folder as it was `named`, or the file of the example where none is. A source with many
+    documents that never has a type which is frequent in others is taken not to annotate it. Where any source is small,
+    or has no entity at all, nothing is told: all types count as annotated.
     """
     source_of = _sources_by_file({example.source for example in examples}, named)
     by_source: dict[str, list[TagExample]] = {}
