@@ -49,9 +49,8 @@ LossUnit = Literal["places", "rows", "examples"]
 class Task(TaskReading[E, P]):
     """Something that a model can be fine-tuned for; instances know their labels.
 
-    A first model needs a class of examples with `gold_labels`, and a subclass of this one that is a frozen dataclass
-    with `settings`, and `labels` if the outputs have names. It has a `name`, a `settings_class`, an `example_class`,
-    and
+    A first model needs a class of examples with `gold_labels`, and a subclass of this one: a frozen dataclass with
+    `settings`, and `labels` if the outputs have names. It has a `name`, a `settings_class` and an `example_class`, and
 
     - `read`: labelled examples from files
     - `learn`: the task, with what its examples say (labels)
