@@ -1,8 +1,8 @@
 """Charts as marks: the same as SVG for a page, and as PNG where matplotlib is installed.
 
-In: names and numbers. Out: a `Chart`: lines, bars, circles and words on a canvas whose y grows downwards. Colours are names
-of the page's style, which follows the reader's light or dark setting; pictures have those of a light page. Bars and points
-have a `<title>`, which browsers show under the pointer; the chart has a name that screen readers speak.
+In: names and numbers. Out: a `Chart`: lines, bars, circles and words on a canvas whose y grows downwards. Colours
+are names of the page's style, which follows the reader's light or dark setting; pictures have those of a light page.
+Bars and points have a `<title>`, which browsers show under the pointer; the chart has a name that screen readers speak.
 """
 
 from __future__ import annotations
@@ -134,7 +134,6 @@ class PlotMark(Protocol):
     """Something on a canvas, which a page shows as SVG and a picture draws with matplotlib."""
 
     def svg(self) -> str: ...
-
     def draw(self, axes: Axes) -> None: ...
 
 

@@ -4,8 +4,8 @@ Every message is one or two sentences for a person: what is wrong, what was foun
 The command line prints ``error: <message>`` and exits with code 2; anything that is not a `UserError` is a bug.
 A message never quotes the text of a user's document.
 
-The runtime reads text and runs Exports. What needs more asks for it by `require` before it begins: `compress` and `demo`
-when they are imported, everything else where the need first shows. Settings of training load without torch.
+The runtime reads text and runs Exports. What needs more asks for it by `require` before it begins: `compress` and
+`demo` when they are imported, everything else where the need first shows. Settings of training load without torch.
 """
 
 from __future__ import annotations

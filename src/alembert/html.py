@@ -1,7 +1,8 @@
 """Pages: one frame with a list of contents, one style sheet, tables, legends, and texts with entities marked in them.
 
-In: names, numbers and texts. Out: HTML that fetches and runs nothing, follows the reader's light or dark setting and can be
-printed. Charts come from `alembert.charts`. Notebooks get the same marks and tables as a fragment that brings its own style.
+In: names, numbers and texts. Out: HTML that fetches and runs nothing, follows the reader's light or dark setting and
+can be printed. Charts come from `alembert.charts`. Notebooks get the same marks and tables as a fragment that brings
+its own style.
 """
 
 from __future__ import annotations
@@ -316,8 +317,8 @@ def split_runs(text: str, marks: Sequence[EntityMark], start: int = 0, end: int 
 def render_runs(runs: Iterable[TextRun], colour: ColourFunction) -> Html:
     """Return text with its marks: a right entity has a line below it, a guess a line above it, and both their labels.
 
-    If there is nothing to compare guesses with, the line below one says how sure the model is. So everything can be told
-    apart without colours.
+    If there is nothing to compare guesses with, the line below one says how sure the model is. So everything can be
+    told apart without colours.
     """
     return Html("".join(_render_run(run, colour) for run in runs))
 

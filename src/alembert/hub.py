@@ -1,7 +1,7 @@
 """Where a model is: a folder, a model that ships with the package, or one of the Hugging Face hub.
 
-The hub is asked for `hub:organisation/name` alone: a mistyped path must not open a connection. Whatever opens a model by
-its folder asks `model_folder` first, so that every command and function takes all three.
+The hub is asked for `hub:organisation/name` alone: a mistyped path must not open a connection. Whatever opens a
+model by its folder asks `model_folder` first, so that every command and function takes all three.
 """
 
 from __future__ import annotations

@@ -259,8 +259,8 @@ def as_table(settings: Any) -> dict[str, Any]:
 def to_toml(settings: Any, table: str = "") -> str:
     """Write settings as TOML, each key under its explanation, as the docstrings of the fields have it.
 
-    What is off (None) is spelt out as "none", since the file may be read on top of settings in which it is on. `table` is the
-    one that they stand in, whose name those inside it carry too.
+    What is off (None) is spelt out as "none", since the file may be read on top of settings in which it is on. `table`
+    is the one that they stand in, whose name those inside it carry too.
     """
     return "\n".join(_toml_lines(settings, table)) + "\n"
 

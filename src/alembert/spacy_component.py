@@ -1,9 +1,9 @@
 """alembert models in a spaCy pipeline: `nlp.add_pipe("alembert", config={"model": "work/ner"})`.
 
-In: documents that spaCy has tokenised. Out: `doc.spans["alembert"]` with every entity, nested ones too, `doc.ents` with
-the longest of those that overlap, `doc.cats` with the probabilities of labels, and `doc._.alembert`, the whole prediction
-with exact offsets and relations. spaCy's spans begin and end at its tokens: an entity that ends inside one is widened to
-the token, and a warning counts such entities. spaCy finds the component by its entry point.
+In: documents that spaCy has tokenised. Out: `doc.spans["alembert"]` with every entity, nested ones too, `doc.ents`
+with the longest of those that overlap, `doc.cats` with the probabilities of labels, and `doc._.alembert`, the whole
+prediction with exact offsets and relations. spaCy's spans begin and end at its tokens: an entity that ends inside one
+is widened to the token, and a warning counts such entities. spaCy finds the component by its entry point.
 """
 
 from __future__ import annotations

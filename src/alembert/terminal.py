@@ -93,7 +93,7 @@ def note(sentence: str) -> None:
 
 def note_set_aside(path: Path, counts: Mapping[str, int], most: int = 3) -> None:
     """Print on stderr where the first items of a few reasons were set aside, and how many have the same reason."""
-    from alembert.corpus.chunks import generalise_reason
+    from alembert.corpus.readers.contract import generalise_reason
 
     first: dict[str, dict[str, Any]] = {}
     with path.open(encoding="utf8") as lines:

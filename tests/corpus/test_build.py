@@ -12,12 +12,13 @@ import pytest
 from alembert import artifact
 from alembert.cli.corpus import app
 from alembert.corpus.build import BuildResult, LexiconFiles, build
-from alembert.corpus.chunks import ChunkProcessor, generalise_reason
-from alembert.corpus.clean import BuildSettings, CleanSettings, read_build_settings
+from alembert.corpus.chunks import ChunkProcessor
+from alembert.corpus.clean import BuildSettings, CleanSettings
 from alembert.corpus.readers import SetAside
+from alembert.corpus.readers.contract import generalise_reason
 from alembert.corpus.store import Corpus
 from alembert.errors import BadFile, BadSetting, UserError
-from alembert.settings import apply_changes
+from alembert.settings import apply_changes, read_toml
 from alembert.workers import pool
 
 SMALL = BuildSettings(part_characters=2_000)
@@ -384,7 +385,7 @@ def test_settings_from_a_file_are_those_of_the_dataclass(tmp_path: Path) -> None
     (tmp_path / "corpus.toml").write_text(
         'part_documents = 10\n[clean]\nlanguages = ["en"]\nsimilarity = 1\n[read]\nid = "pmid"\n'
     )
-    settings = read_build_settings(tmp_path / "corpus.toml")
+    settings = apply_changes(BuildSettings(), read_toml(tmp_path / "corpus.toml"), "corpus.toml")
     assert (settings.part_documents, settings.clean.languages, settings.read.id) == (10, ("en",), "pmid")
 
 

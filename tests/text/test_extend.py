@@ -134,7 +134,7 @@ def test_a_list_of_terms_is_forced_in_word_by_word() -> None:
     forced = RequiredTerms.from_terms(["Abc", "DE-6", "ab cd"], WordSplitter(TokenizerSettings(do_lower_case=True)))
     extension = extend(tokenizer("ab"), WordCounts({"a": 1}), ExtendSettings(terms=3), forced)
     assert [term.word for term in extension.terms] == ["abc", "de", "cd"]
-    assert (extension.forced, extension.already_whole, extension.several_words) == (3, 1, 2)
+    assert (extension.forced, extension.several_words) == (3, 2)
 
 
 def test_too_long_a_list_is_refused() -> None:

@@ -1,6 +1,7 @@
-"""`alembert.read` and `alembert.write`: streams of documents in every supported format.
+"""`alembert.read` and `alembert.write`, and how the public functions read their arguments.
 
-Arguments of the public functions: paths, settings, files of tasks, and progress.
+Documents are read and written as streams, in every supported format. Arguments are paths, settings, files of tasks and
+progress.
 """
 
 from __future__ import annotations
@@ -176,23 +177,20 @@ def progress_bar(shown: bool) -> ProgressBar:
     return ProgressBar(sys.stderr, shown=shown and None)
 
 
-def run_context(
-    bar: ProgressBar, *, progress: bool, device: str, overwrite: bool, cache: Path | None = None
-) -> RunContext:
+def run_context(bar: ProgressBar, *, progress: bool, device: str, overwrite: bool) -> RunContext:
     """Set where a training run computes, and where it reports to."""
     from alembert.hardware.torch_settings import resolve_device
     from alembert.train.run import RunContext
 
-    quiet = RunContext()
-    return RunContext(
-        cache=cache,
+    context = RunContext(
         device=resolve_device(device),
         overwrite=overwrite,
-        log=note if progress else quiet.log,
-        print_table=say_all if progress else quiet.print_table,
-        on_progress=bar.show_training if progress else quiet.on_progress,
-        on_reading=bar.show if progress else quiet.on_reading,
+        log=note,
+        print_table=say_all,
+        on_progress=bar.show_training,
+        on_reading=bar.show,
     )
+    return context if progress else context.silent()
 
 
 _FORMAT_BY_SUFFIX: Final = {
@@ -215,10 +213,10 @@ _FORMAT_ALIASES: Final = {"bioc": "bioc-xml"}
 def read(inputs: Paths, *, format: str | None = None, **options: Any) -> Iterator[Document]:  # noqa: A002
     """Read documents from files, folders or patterns (`notes/*.jsonl`) of any known format, as a stream.
 
-    An input may lie in an object store (`s3://`, `gs://`), and `-` is standard input; both are copied here first. The format
-    of each file is recognised unless it is named. `options` say how files are read: `text`, `id`, `title` and `label` name
-    columns or fields; `encoding`, `delimiter` and `header` are for tables (docs/formats.md lists all options). Items that could
-    not be read, and guesses such as an encoding, are counted in a warning at the end.
+    An input may lie in an object store (`s3://`, `gs://`), and `-` is standard input; both are copied here first. The
+    format of each file is recognised unless it is named. `options` say how files are read: `text`, `id`, `title` and
+    `label` name columns or fields; `encoding`, `delimiter` and `header` are for tables (docs/formats.md lists all
+    options). Items that could not be read, and guesses such as an encoding, are counted in a warning at the end.
     """
     from alembert.corpus.inputs import list_input_files
     from alembert.corpus.readers import FORMATS, ReadOptions
@@ -262,9 +260,9 @@ def _documents(supply: InputStream) -> Iterator[Document]:
 def write(documents: Iterable[Document], path: StrPath, *, format: str | None = None) -> Path:  # noqa: A002
     """Write documents, with what models found in them, to a file or folder.
 
-    The format follows from the ending (.jsonl, .jsonl.gz, .json for BioC, .xml for BioC, .pubtator, .parquet, .conll; none
-    for a brat folder), or is one of jsonl, bioc-json, bioc-xml, pubtator, parquet, conll, brat and label-studio. The file
-    appears when it is complete. What a format cannot hold is counted in a warning.
+    The format follows from the ending (.jsonl, .jsonl.gz, .json for BioC, .xml for BioC, .pubtator, .parquet, .conll;
+    none for a brat folder), or is one of jsonl, bioc-json, bioc-xml, pubtator, parquet, conll, brat and label-studio.
+    The file appears when it is complete. What a format cannot hold is counted in a warning.
     """
     from alembert.corpus.writers import write as write_format
 
@@ -306,9 +304,10 @@ def label_corpus(
 ) -> LabelResult:
     """Label sentences of plain text with dictionaries, for a tagger to warm up with (`alembert.finetune(..., warm_up=...)`).
 
-    `inputs` is a Corpus folder, or files with text; `out` a file of JSON lines. `lexicons` has the files of terms of each
-    label, such as `{"Disease": "diseases.tsv"}`. Sentences of the files in `exclude`, such as test files, are left out.
-    `sentences` draws at most so many, most of them with a match. Where the dictionaries are unsure, the file says so.
+    `inputs` is a Corpus folder, or files with text; `out` a file of JSON lines. `lexicons` has the files of terms of
+    each label, such as `{"Disease": "diseases.tsv"}`. Sentences of the files in `exclude`, such as test files, are left
+    out. `sentences` draws at most so many, most of them with a match. Where the dictionaries are unsure, the file says
+    so.
     """
     from alembert.corpus.label import LabelSettings
     from alembert.corpus.label import label_corpus as run

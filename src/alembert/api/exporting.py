@@ -7,15 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from alembert.api.documents import (
-    Paths,
-    SettingsLike,
-    StrPath,
-    check_arguments,
-    files_by_task,
-    settings_table,
-    to_path,
-)
+from alembert.api.documents import Paths, SettingsLike, StrPath, check_arguments, files_by_task, settings_table, to_path
 from alembert.api.inference import resolve_model_folder
 from alembert.errors import BadSetting
 from alembert.settings import drop_none
@@ -70,11 +62,12 @@ def export(
 ) -> ExportResult:
     """Export a fine-tuned model to a folder that runs without torch.
 
-    `calibrate` is a file of texts that int8 is calibrated on, such as the training file. `dev` is a labelled file on which
-    the loss of score by int8 is measured; without it, the file of `calibrate` is used. For a multi-task model both are dicts
-    with the names of the tasks. `format` is onnx, which every install can run, or openvino, which needs the extra of this
-    name; if not given, the faster one on this machine. `int8=False` keeps floats. `speed` also measures how fast the model is
-    before and after. `settings` takes `max_score_loss` (points of score that int8 may cost), `calibration_rows` and `training_hashes`.
+    `calibrate` is a file of texts that int8 is calibrated on, such as the training file. `dev` is a labelled file on
+    which the loss of score by int8 is measured; without it, the file of `calibrate` is used. For a multi-task model
+    both are dicts with the names of the tasks. `format` is onnx, which every install can run, or openvino, which needs
+    the extra of this name; if not given, the faster one on this machine. `int8=False` keeps floats. `speed` also
+    measures how fast the model is before and after. `settings` takes `max_score_loss` (points of score that int8 may
+    cost), `calibration_rows` and `training_hashes`.
     """
     from alembert.compress import ExportSettings
     from alembert.settings import apply_changes

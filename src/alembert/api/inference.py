@@ -45,9 +45,9 @@ def load(
     """Load models to predict with: Checkpoints, Exports, folders that transformers fine-tuned, or hub:organisation/name.
 
     Several taggers, classifiers and relation models work together in one pass: `alembert.load("work/ner", "work/rel")`.
-    `task` chooses one task of a multi-task model. `device` (auto, cpu, cuda) is for Checkpoints, which run in torch; Exports
-    run on the CPU. `pooling` (mean or cls) says how `encode` makes a vector of a text, if the model's folder does not.
-    `lexicons` adds terms to the lexicons that a tagger was trained with: `{"Disease": "our-terms.tsv"}`.
+    `task` chooses one task of a multi-task model. `device` (auto, cpu, cuda) is for Checkpoints, which run in torch;
+    Exports run on the CPU. `pooling` (mean or cls) says how `encode` makes a vector of a text, if the model's folder
+    does not. `lexicons` adds terms to the lexicons that a tagger was trained with: `{"Disease": "our-terms.tsv"}`.
     """
     folders = [resolve_model_folder(model) for model in models]
     return Predictor(*folders, task=task, device=device, pooling=pooling, lexicons=to_lexicons(lexicons))
@@ -81,9 +81,9 @@ def evaluate(
 ) -> Evaluation | dict[str, Evaluation]:
     """Score a fine-tuned model on labelled files, with intervals, coverage and calibration.
 
-    Of the `Evaluation` that is returned, `.scores.measures` has the scores, `.interval` the 95 % interval of the main one.
-    To score all tasks of a multi-task model, give a dict of the tasks' files by their names, such as
-    `{"disease": "disease-test.tsv", "topic": "topic-test.tsv"}`: a dict of evaluations is returned. `against` is another model to
+    Of the `Evaluation` that is returned, `.scores.measures` has the scores, `.interval` the 95 % interval of the main
+    one. To score all tasks of a multi-task model, give a dict of the tasks' files by their names, such as `{"disease":
+    "disease-test.tsv", "topic": "topic-test.tsv"}`: a dict of evaluations is returned. `against` is another model to
     compare with; `part` takes train, dev or test of files that `finetune` split. `text` and `label` name columns of
     tables. `rounds` is the number of bootstrap samples for the interval.
     """
@@ -140,8 +140,8 @@ def embed(
 ) -> EmbeddingResult:
     """Write a vector for each document, or with `unit="sentence"` for each sentence, to a folder that can be searched.
 
-    The same call resumes a run that was stopped. `pooling` (mean or cls) says how a vector is made, if the model's folder
-    does not.
+    The same call resumes a run that was stopped. `pooling` (mean or cls) says how a vector is made, if the model's
+    folder does not.
     """
     from alembert.infer.embed import EncodeSettings, encode
     from alembert.infer.embedder import Embedder
@@ -190,9 +190,9 @@ def annotate(
 ) -> AnnotationResult:
     """Annotate any number of documents with a model, or with several in one pass, each document exactly once.
 
-    The same call resumes a run that was stopped. `format` is jsonl (the default), bioc (XML), bioc-json, pubtator, brat,
-    parquet, conll or label-studio. `keep` keeps the annotations of the input beside the new ones. `lexicons` also marks the
-    terms of dictionaries, by label, where the models found nothing: `{"gene": "genes.tsv"}`. `min_score` and
+    The same call resumes a run that was stopped. `format` is jsonl (the default), bioc (XML), bioc-json, pubtator,
+    brat, parquet, conll or label-studio. `keep` keeps the annotations of the input beside the new ones. `lexicons` also
+    marks the terms of dictionaries, by label, where the models found nothing: `{"gene": "genes.tsv"}`. `min_score` and
     `min_precision` are those of `Predictor.predict`.
     """
     from alembert.infer.annotate import AnnotateSettings
@@ -248,10 +248,9 @@ def generate(
 ) -> Any:
     """Continue a text with a language model that was trained with the objective causal or prefix.
 
-    One prompt gives a tuple of `GeneratedText`, the best first; a list of prompts gives a list of tuples. `options` control
-    decoding: `method` (greedy, sample, beam), `temperature`, `top_k`, `top_p`, `beams`, `count`, `seed`,
-    `no_repeat_ngram`,
-    `length_penalty`, `repetition_penalty`.
+    One prompt gives a tuple of `GeneratedText`, the best first; a list of prompts gives a list of tuples. `options`
+    control decoding: `method` (greedy, sample, beam), `temperature`, `top_k`, `top_p`, `beams`, `count`, `seed`,
+    `no_repeat_ngram`, `length_penalty`, `repetition_penalty`.
     """
     from alembert.infer.language_model import generate_batch
     from alembert.settings import apply_changes, rename_old_keys

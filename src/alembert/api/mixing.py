@@ -78,9 +78,10 @@ def mix(
 ) -> MixResult:
     """Mix the weights of two models of one shape, such as a model before and after it was adapted to text.
 
-    `share` is the part of `adapted` (0.5 if not given). With `choose`, a labelled development file, several `shares` (0, 0.3,
-    0.5, 0.7 and 1) are tried and the best is kept: each is fine-tuned for `task` on `train` for a few `epochs` (2), or
-    evaluated as it is if both models are fine-tuned already. `seeds` and `settings` are those of the fine-tuning.
+    `share` is the part of `adapted` (0.5 if not given). With `choose`, a labelled development file, several `shares`
+    (0, 0.3, 0.5, 0.7 and 1) are tried and the best is kept: each is fine-tuned for `task` on `train` for a few `epochs`
+    (2), or evaluated as it is if both models are fine-tuned already. `seeds` and `settings` are those of the
+    fine-tuning.
     """
     require_training()
     training = drop_none(epochs=epochs, settings=settings_table(settings) or None)

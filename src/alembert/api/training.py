@@ -119,13 +119,13 @@ def finetune(
 ) -> TrainingResult:
     """Fine-tune a model for a task, or for several on one encoder.
 
-    `task` is tag, classify, relate, answer, choose, compare or generate; for several tasks a dict of names and kinds, such
-    as `{"disease": "tag", "topic": "classify"}`, and `train`, `dev` and `data` are dicts with the same names. `model` is a
-    folder, or hub:organisation/name. Give `train` (and `dev`, else a tenth of it is set apart), or `data`, which is divided
-    by `split` (80/10/10). `warm_up` are files with silver labels (`alembert.label_corpus`), which a tagger learns from first.
-    `lexicons` are terms whose matches a tagger reads, by label: `{"Disease": "mesh.tsv.gz"}`; a label may have a list of
-    files. `text` and `label` name columns of tables. `seeds=3` trains three times and keeps the best model.
-    `settings` takes everything else: a dict, or the path of a TOML file.
+    `task` is tag, classify, relate, answer, choose, compare or generate; for several tasks a dict of names and kinds,
+    such as `{"disease": "tag", "topic": "classify"}`, and `train`, `dev` and `data` are dicts with the same names.
+    `model` is a folder, or hub:organisation/name. Give `train` (and `dev`, else a tenth of it is set apart), or `data`,
+    which is divided by `split` (80/10/10). `warm_up` are files with silver labels (`alembert.label_corpus`), which a
+    tagger learns from first. `lexicons` are terms whose matches a tagger reads, by label: `{"Disease": "mesh.tsv.gz"}`;
+    a label may have a list of files. `text` and `label` name columns of tables. `seeds=3` trains three times and keeps
+    the best model. `settings` takes everything else: a dict, or the path of a TOML file.
     """
     require_training()
     from alembert.train.finetune.finetune import FinetuneJob, build_task_specs
@@ -170,10 +170,10 @@ def pretrain(
 ) -> PretrainingResult:
     """Adapt a model to text, or pre-train one from nothing.
 
-    `inputs` is a Corpus folder, or files with text. Give `model` to adapt one, or `size` (tiny, mini, ... or layers x width
-    such as 6x384) and perhaps `tokenizer` to begin from nothing. The run lasts `hours`, `tokens` or `steps`. `recipe` names settings that
-    belong together, such as adapt or biobert; `settings` takes everything else. `held_out_general` is text of no domain, on which
-    the model is evaluated too: it shows what is forgotten.
+    `inputs` is a Corpus folder, or files with text. Give `model` to adapt one, or `size` (tiny, mini, ... or layers x
+    width such as 6x384) and perhaps `tokenizer` to begin from nothing. The run lasts `hours`, `tokens` or `steps`.
+    `recipe` names settings that belong together, such as adapt or biobert; `settings` takes everything else.
+    `held_out_general` is text of no domain, on which the model is evaluated too: it shows what is forgotten.
     """
     require_training()
     from alembert.train.pretrain.inputs import PretrainStart
@@ -223,10 +223,10 @@ def distill(
 ) -> TrainingResult:
     """Distil a fine-tuned teacher into a smaller student for the same task.
 
-    `student` is a size such as 4x312 (layers x width), a share of the teacher's layers such as half, or a folder. `texts`
-    is plain text whose sentences the teacher labels as well. `preset` is fast (the default) or tinybert. `epochs` are those of
-    the last stage, which learns the teacher's predictions. `train`, `dev`, `data`, `split` and `seeds` are those of
-    `finetune`.
+    `student` is a size such as 4x312 (layers x width), a share of the teacher's layers such as half, or a folder.
+    `texts` is plain text whose sentences the teacher labels as well. `preset` is fast (the default) or tinybert.
+    `epochs` are those of the last stage, which learns the teacher's predictions. `train`, `dev`, `data`, `split` and
+    `seeds` are those of `finetune`.
     """
     require_training()
     from alembert.train.distill.distill import distill as run

@@ -4,11 +4,8 @@ Every verb writes its result through `create` and reads its inputs through `open
 configuration, the inputs and a seed; out comes a folder whose `manifest.json` records them, with library versions,
 counts and the hash of every file.
 
-    disk        single files and folders: durable writes, hashes, errors of the file system in words
-    json_files  JSON that anyone may have written
-    lock        one writer at a time
-    manifest    what `manifest.json` says
-    opening     where an artefact is, and what may be wrong with it
+    disk        single files and folders: durable writes, hashes, locks, JSON, errors of the file system in words
+    opening     where an artefact is, what `manifest.json` says, and what may be wrong with it
     writing     draft, commit, recovery
 """
 

@@ -1,17 +1,15 @@
-"""Durable files and folders: atomic writes, hashes, and file system errors in plain sentences.
+"""Durable files and folders: atomic writes, hashes, locks, JSON, and file system errors in plain sentences.
 
-Data is brought to the disk before the rename that makes it visible, and the folder after it, so that neither a kill
-nor a power cut shows half a file. The price is an fsync for each write: write rarely, or many bytes at a time.
+Data is brought to the disk before the rename that makes it visible, and the folder after it, so that neither a kill nor
+a power cut shows half a file. The price is an fsync for each write: write rarely, or many bytes at a time.
 
-File locks: one writer of an artefact at a time.
+The lock of an artefact, which lets one writer in at a time, is `flock` on a file beside it: it lies outside of the
+folder, which is renamed, and the kernel releases it when its holder dies. It also holds between threads of one process.
+Where the system or the file system has no such lock, a warning says so and the work goes on.
 
-The lock is `flock` on a file beside the artefact: it lies outside of the folder, which is renamed, and the kernel
-releases it when its holder dies. It also holds between threads of one process. Where the system or the file system
-has no such lock, a warning says so and the work goes on.
-
-JSON files may have been written by anyone. Each reader of a `task.json`, `config.json`, `manifest.json` or
-tokenizer file comes through here, so that a damaged or hostile file is refused in one way: too large, no UTF-8, no JSON,
-nested too deeply, or no object. What a table says is for its reader to check, inside `refuse_malformed`.
+JSON files may have been written by anyone. Each reader of a `task.json`, `config.json`, `manifest.json` or tokenizer
+file comes through here, so that a damaged or hostile file is refused in one way: too large, no UTF-8, no JSON, nested
+too deeply, or no object. What a table says is for its reader to check, inside `refuse_malformed`.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Where artefacts are, their `manifest.json`, how they are opened, and what may be wrong with them.
 
-The manifest, the record of an artefact, carries no time and no host name: the same inputs, configuration, seed and library versions give the same bytes.
-A manifest that is read may come from anywhere, so its size, shape and file names are checked.
+The manifest, the record of an artefact, carries no time and no host name: the same inputs, configuration, seed and
+library versions give the same bytes. A manifest that is read may come from anywhere, so its size, shape and file names
+are checked.
 
-A complete artefact is opened by its manifest; the sizes of its files are compared, which is cheap, and `verify` compares
-their hashes. Whatever is wrong becomes an error: nothing there, unfinished, of another kind, or damaged.
+A complete artefact is opened by its manifest; the sizes of its files are compared, which is cheap, and `verify`
+compares their hashes. Whatever is wrong becomes an error: nothing there, unfinished, of another kind, or damaged.
 """
 
 from __future__ import annotations

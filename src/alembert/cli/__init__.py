@@ -3,9 +3,9 @@
 Options are listed in groups, by their `rich_help_panel`. Flags of the last version are replaced by what does the same
 now, with a note; `OLD_FLAGS` has them all.
 
-The file of a verb is loaded when the verb is called, so that `alembert --help` stays fast. Verb files import at their
-top; only what loads torch is imported inside the function that needs it, so that `alembert VERB --help` works, and works
-fast, without torch. Data goes to stdout, notes and progress to stderr; `options` has the exit codes.
+The file of a verb is loaded when the verb is called, so that `alembert --help` stays fast. Verb files import at
+their top; only what loads torch is imported inside the function that needs it, so that `alembert VERB --help` works,
+and works fast, without torch. Data goes to stdout, notes and progress to stderr; `options` has the exit codes.
 """
 
 from __future__ import annotations

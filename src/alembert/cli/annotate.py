@@ -13,9 +13,7 @@ import typer
 
 from alembert.cli import SET_ASIDE
 from alembert.cli.options import (
-    DATA_PANEL,
     MODEL_HELP,
-    OUTPUT_PANEL,
     ConfigFile,
     CountsAsJson,
     DeviceRunOptions,
@@ -26,7 +24,9 @@ from alembert.cli.options import (
     RayRunOptions,
     RunOn,
     assignments_option,
+    data_option,
     find_model,
+    output_option,
     resolve_cluster,
     withheld_note,
 )
@@ -61,36 +61,26 @@ def annotate(
             "of models that come first annotate in the same pass.",
         ),
     ],
-    out: Annotated[
-        Path,
-        typer.Option(
-            metavar="FOLDER", help="Folder to write the annotated documents to.", rich_help_panel=OUTPUT_PANEL
-        ),
-    ],
+    out: Annotated[Path, output_option(metavar="FOLDER", help="Folder to write the annotated documents to.")],
     *,
     format: Annotated[  # noqa: A002
         str | None,
-        typer.Option(
+        output_option(
             metavar="NAME",
             help="jsonl (if not given), bioc, bioc-json, pubtator, brat, parquet, conll or label-studio.",
-            rich_help_panel=OUTPUT_PANEL,
         ),
     ] = None,
     task: OneTask = None,
     min_score: MinScore = None,
     min_precision: MinPrecision = None,
     keep: Annotated[
-        bool,
-        typer.Option(
-            "--keep", help="Keep the annotations of the input beside those of the models.", rich_help_panel=OUTPUT_PANEL
-        ),
+        bool, output_option("--keep", help="Keep the annotations of the input beside those of the models.")
     ] = False,
     lexicon: Annotated[
         list[str] | None,
-        typer.Option(
+        data_option(
             metavar="LABEL=FILE",
             help="Terms for a lexicon that the tagger was trained with, or to find where the models find no entity.",
-            rich_help_panel=DATA_PANEL,
         ),
     ] = None,
     on: RunOn = "local",
@@ -134,7 +124,6 @@ def _open_pipeline(
     models: Sequence[Path], options: Mapping[str, Any], cluster: RayCluster | None
 ) -> tuple[Pipeline, RayExecutor | None]:
     """Open the models here, and say where they compute; a cluster opens them itself, and here they only say what they are."""
-
     if cluster is None:
         return Pipeline.open(models, **options), None
 
@@ -145,7 +134,6 @@ def _open_pipeline(
 
 def _split_models(model: str, rest: Sequence[str]) -> tuple[list[Path], list[str]]:
     """Separate models from inputs: the first path is a model, and so are the models that follow it."""
-
     count = 0
     while count < len(rest) and (is_hub_id(rest[count]) or has_task(Path(rest[count]))):
         count += 1
@@ -153,7 +141,6 @@ def _split_models(model: str, rest: Sequence[str]) -> tuple[list[Path], list[str
 
 
 def _print_outcome(out: Path, result: StreamRun, *, as_json: bool) -> None:
-
     counts = result.manifest.counts
     note_set_aside(out / "set-aside.jsonl", counts)
     for sentence in (*result.notes, *_notes(counts, out)):

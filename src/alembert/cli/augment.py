@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,15 +13,15 @@ import typer
 
 from alembert.cli import SET_ASIDE
 from alembert.cli.options import (
-    DATA_PANEL,
-    OUTPUT_PANEL,
     AsJson,
     ConfigFile,
     DeviceRunOptions,
     Overwrite,
     assignments_option,
+    data_option,
     find_model,
     note_items,
+    output_option,
 )
 from alembert.corpus.fetch import fetch_to_temporary_folder
 from alembert.corpus.inputs import expand_patterns, list_input_files
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from alembert.files.checkpoint import Checkpoint
     from alembert.train.augment.augment import AugmentResult
 
+augmentation_option = partial(typer.Option, rich_help_panel="Augmentation")
 _SHOWN = 3
 
 
@@ -61,42 +63,20 @@ def augment(
             help="Model that proposes words: a checkpoint folder, fine-tuned or not, or hub:organisation/name.",
         ),
     ],
-    train: Annotated[
-        list[str],
-        typer.Option(metavar="FILE", help="Labelled examples; may be repeated.", rich_help_panel=DATA_PANEL),
-    ],
-    out: Annotated[
-        Path,
-        typer.Option(
-            metavar="FILE", help="File to write the examples to, such as augmented.jsonl.", rich_help_panel=OUTPUT_PANEL
-        ),
-    ],
+    train: Annotated[list[str], data_option(metavar="FILE", help="Labelled examples; may be repeated.")],
+    out: Annotated[Path, output_option(metavar="FILE", help="File to write the examples to, such as augmented.jsonl.")],
     *,
     task: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Task of the examples, if the model has none or several.",
-            rich_help_panel=DATA_PANEL,
-        ),
+        str | None, data_option(metavar="NAME", help="Task of the examples, if the model has none or several.")
     ] = None,
     dictionary: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="TYPE=FILE",
-            help="Lexicon of entity names of a type, for --entities; may be repeated.",
-            rich_help_panel=DATA_PANEL,
-        ),
+        data_option(metavar="TYPE=FILE", help="Lexicon of entity names of a type, for --entities; may be repeated."),
     ] = None,
-    copies: Annotated[
-        int | None, typer.Option(min=1, help="Copies of each example (default: 10).", rich_help_panel="Augmentation")
-    ] = None,
+    copies: Annotated[int | None, augmentation_option(min=1, help="Copies of each example (default: 10).")] = None,
     entities: Annotated[
         float | None,
-        typer.Option(
-            help="Probability that an entity is replaced by another of its type (default: 0).",
-            rich_help_panel="Augmentation",
-        ),
+        augmentation_option(help="Probability that an entity is replaced by another of its type (default: 0)."),
     ] = None,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
@@ -178,7 +158,6 @@ def _open_examples(
 
 def _with_unknown_marked(task: AnyTask, reading: ReadResult[Any], sources: Sequence[Path]) -> ReadResult[Any]:
     """Let the task mark what the files leave open: copies are to train on, and one file does not tell it any more."""
-
     examples, notes = task.mark_unknown(reading.examples, task.settings, sources)
     for sentence in notes:
         note(sentence)
@@ -201,7 +180,6 @@ def _open_checkpoint(folder: str | Path, device: str) -> Checkpoint:
 
 
 def _print(result: AugmentResult, originals: Sequence[Any], out: Path, as_json: bool) -> None:
-
     if as_json:
         print_json({"out": str(out), **result.counts})
         return

@@ -9,12 +9,7 @@ from typing import Annotated
 import typer
 
 from alembert.cli import SET_ASIDE
-from alembert.cli.options import (
-    MODEL_HELP,
-    Device,
-    find_model,
-    note_items,
-)
+from alembert.cli.options import MODEL_HELP, Device, find_model, note_items
 from alembert.corpus.fetch import fetch_to_temporary_folder
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.infer import bench as verb
@@ -43,7 +38,6 @@ def bench(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Measure throughput and latency of a model, compared with peers that use the same weights."""
-
     folder = find_model(model)
     options = ReadOptions(text=tuple(text or ()))
     with ProgressBar(sys.stderr) as bar:
@@ -67,7 +61,6 @@ def bench(
 
 
 def _print(benchmark: Benchmark) -> None:
-
     print(
         escape_controls(
             f"{benchmark.model}, task {benchmark.task}, {benchmark.engine}, on {', '.join(benchmark.files)}"
@@ -81,7 +74,6 @@ def _print(benchmark: Benchmark) -> None:
 
 
 def _table(benchmark: Benchmark) -> Table:
-
     rows: list[tuple[Cell, ...]] = [_row("this model", benchmark.own, "")]
     if benchmark.beside:
         rows.append(_row("this model, short texts", benchmark.beside, ""))
@@ -92,7 +84,6 @@ def _table(benchmark: Benchmark) -> Table:
 
 
 def _row(name: str, measured: ModelTiming, factor: str) -> tuple[Cell, ...]:
-
     single = (f"{1000 * measured.latency.percentile(share / 100):.1f}" for share in PERCENTILES)
     speed = measured.speed
     return name, f"{speed.texts_per_second:,.1f}", f"{speed.tokens_per_second:,.0f}", *single, factor

@@ -59,7 +59,6 @@ def convert(
 
 
 def _forget_training(source: Path, out: Path, *, overwrite: bool, as_json: bool) -> None:
-
     forget_training(source, out, overwrite=overwrite)
     if as_json:
         print_json({"out": str(out)})

@@ -1,6 +1,6 @@
 """`alembert corpus`: raw files to a corpus, and a look at it.
 
-What `alembert corpus show` prints: tables that fit 80 columns, histograms as bars, documents with coloured entities.
+`alembert corpus show` prints tables that fit 80 columns, histograms as bars, and documents with coloured entities.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from rich.text import Text
 from alembert.artifact import Manifest
 from alembert.cli import SET_ASIDE, VerbCommand
 from alembert.cli.options import (
-    OUTPUT_PANEL,
     Assignments,
     ConfigFile,
     CountsAsJson,
@@ -28,6 +27,7 @@ from alembert.cli.options import (
     RunOn,
     assignments_option,
     check_page,
+    output_option,
     resolve_cluster,
     write_page,
 )
@@ -50,6 +50,7 @@ from alembert.settings import apply_layers, read_layers, split_table
 from alembert.terminal import ProgressBar, note, print_json, say, stdout_console
 from alembert.text.lexicon import parse_lexicon_option, parse_lexicon_options
 
+input_option = partial(typer.Option, rich_help_panel="Data")
 app = typer.Typer(
     help="Build a corpus from raw files, and show what is in it.", no_args_is_help=True, rich_markup_mode=None
 )
@@ -58,36 +59,25 @@ app = typer.Typer(
 @app.command("build", cls=VerbCommand)
 def build(
     files: Annotated[
-        list[str],
-        typer.Argument(metavar="FILE", help="Files of any known format, folders, or s3:// addresses."),
+        list[str], typer.Argument(metavar="FILE", help="Files of any known format, folders, or s3:// addresses.")
     ],
-    out: Annotated[
-        Path, typer.Option(metavar="FOLDER", help="Folder to write the corpus to.", rich_help_panel=OUTPUT_PANEL)
-    ],
+    out: Annotated[Path, output_option(metavar="FOLDER", help="Folder to write the corpus to.")],
     *,
     lexicon: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="LABEL=FILE",
-            help="Lexicon whose terms are annotated as entities of this label; may be repeated.",
-            rich_help_panel="Data",
+        input_option(
+            metavar="LABEL=FILE", help="Lexicon whose terms are annotated as entities of this label; may be repeated."
         ),
     ] = None,
     stop_terms: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Terms that are no entities, one per line.", rich_help_panel="Data"),
+        Path | None, input_option(metavar="FILE", help="Terms that are no entities, one per line.")
     ] = None,
     keep_terms: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Terms that are entities although they are in a stop list, one per line.",
-            rich_help_panel="Data",
-        ),
+        input_option(metavar="FILE", help="Terms that are entities although they are in a stop list, one per line."),
     ] = None,
     language: Annotated[
-        str | None,
-        typer.Option(metavar="CODES", help="Keep only these languages, such as en,zh.", rich_help_panel="Data"),
+        str | None, input_option(metavar="CODES", help="Keep only these languages, such as en,zh.")
     ] = None,
     on: RunOn = "local",
     overwrite: Overwrite = False,
@@ -143,7 +133,6 @@ def _repeated_id_notes(counts: Mapping[str, int]) -> Iterator[str]:
 
 
 def _print_outcome(out: Path, manifest: Manifest, *, as_json: bool) -> None:
-
     counts = manifest.counts
     if as_json:
         print_json(counts, indent=2)
@@ -165,8 +154,7 @@ def label(
     ],
     out: Annotated[Path, typer.Option(metavar="FILE", help="The file of JSON lines to write (.jsonl, .jsonl.gz).")],
     lexicon: Annotated[
-        list[str],
-        typer.Option(metavar="LABEL=FILE", help="Terms to find as entities of this label; may be repeated."),
+        list[str], typer.Option(metavar="LABEL=FILE", help="Terms to find as entities of this label; may be repeated.")
     ],
     *,
     exclude: Annotated[
@@ -177,9 +165,7 @@ def label(
         int | None, typer.Option(min=1, help="Draw at most so many sentences; by default all are written.")
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Which sentences are drawn.")] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the counts as one JSON object.", rich_help_panel=OUTPUT_PANEL)
-    ] = False,
+    as_json: Annotated[bool, output_option("--json", help="Print the counts as one JSON object.")] = False,
     config: ConfigFile = None,
     assignments: Assignments = None,
 ) -> None:
@@ -213,7 +199,6 @@ def show(
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write an HTML page with plots.")] = None,
 ) -> None:
     """Show the contents of a corpus, and what was dropped and why."""
-
     check_page(html)
     opened = Corpus.open(corpus)
     statistics = compute_statistics(opened)
@@ -237,7 +222,6 @@ _CONTENT_COUNTS = ("documents", "sentences", "words", "characters", "gold entiti
 
 def print_survey(survey: CorpusStatistics, entries: Sequence[CorpusDocument]) -> None:
     """Print a survey and a sample of documents."""
-
     console = stdout_console()
     _print_rows(console, "Read", survey.get_counts(READ_COUNT_NAMES))
     _print_rows(console, "Dropped, documents", survey.get_counts_with_prefix("dropped: "))
@@ -256,7 +240,6 @@ def print_survey(survey: CorpusStatistics, entries: Sequence[CorpusDocument]) ->
 
 
 def _print_rows(console: Console, title: str, rows: Iterable[tuple[str, int]]) -> None:
-
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(overflow="fold")
     table.add_column(justify="right")
@@ -280,7 +263,6 @@ def _print_bars(console: Console, title: str, histogram: Histogram) -> None:
 
 
 def _print_labels(console: Console, survey: CorpusStatistics) -> None:
-
     if not survey.labels:
         return
     console.print("Entities", style="bold")
@@ -305,7 +287,6 @@ def _print_entry(console: Console, entry: CorpusDocument, labels: Sequence[str])
 
 def _coloured(entry: CorpusDocument, labels: Sequence[str]) -> Text:
     """Write the beginning of a text with each entity in the colour of its label."""
-
     shown = "".join(char if char.isprintable() or char == "\n" else " " for char in entry.document.text[:_LONGEST_TEXT])
     text = Text(shown)
     for mention in entry.entities:

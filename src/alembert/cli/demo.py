@@ -19,7 +19,6 @@ def demo(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per step.")] = False,
 ) -> None:
     """Annotate abstracts with a shipped model, then run the whole chain on the embedded sample."""
-
     start = time.perf_counter()
     say("annotating abstracts, then running the chain on the embedded sample ...")
     for step in steps.run(out):

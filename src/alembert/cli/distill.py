@@ -1,13 +1,12 @@
-"""`alembert distill`: a teacher to a small student, on plain text or for the teacher's task, and what to compare it with.
+"""`alembert distill`: a teacher to a small student, on plain text or for the teacher's task.
 
-`run.compare` of `alembert distill`: students without distillation beside the result, all scored on one file.
+With `run.compare`, students without distillation are trained beside the result, and all are scored on one file.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,9 +16,6 @@ import typer
 from alembert.cli import SET_ASIDE
 from alembert.cli.finetune import show_scores
 from alembert.cli.options import (
-    DATA_PANEL,
-    OUTPUT_PANEL,
-    TRAINING_PANEL,
     Assignments,
     ConfigFile,
     DevFiles,
@@ -30,21 +26,24 @@ from alembert.cli.options import (
     TrainFiles,
     UnsplitFiles,
     asks_for_help,
+    data_option,
     find_model,
+    open_run_context,
+    output_option,
     print_settings,
+    training_option,
 )
 from alembert.corpus.fetch import fetch_to_temporary_folder
 from alembert.corpus.inputs import list_input_files
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import AlreadyDone, require_training
-from alembert.hardware.torch_settings import resolve_device
 from alembert.inspect.comparison import compare_models
 from alembert.inspect.report_pages import write_comparison
 from alembert.inspect.reports import comparison_lines
 from alembert.settings import apply_layers, read_layers, split_table, split_value
 from alembert.tasks.files import read_task
 from alembert.tasks.tag.types import select_types_for_files
-from alembert.terminal import ProgressBar, escape_controls, note, print_json, say_all
+from alembert.terminal import escape_controls, print_json
 from alembert.train.distill.settings import (
     GENERAL_PRESETS,
     PRESETS,
@@ -89,25 +88,16 @@ def distill(
     teacher: Annotated[
         str | None,
         typer.Argument(
-            metavar="TEACHER",
-            help="A fine-tuned model, or hub:organisation/name; with --corpus, a pre-trained one.",
+            metavar="TEACHER", help="A fine-tuned model, or hub:organisation/name; with --corpus, a pre-trained one."
         ),
     ] = None,
     *,
     student: Annotated[
-        str | None,
-        typer.Option(
-            help="4x312 (layers x hidden size), half (of the teacher's layers), or a folder.",
-            rich_help_panel=DATA_PANEL,
-        ),
+        str | None, data_option(help="4x312 (layers x hidden size), half (of the teacher's layers), or a folder.")
     ] = None,
     corpus: Annotated[
         list[Path] | None,
-        typer.Option(
-            metavar="INPUT",
-            help="General distillation: a Corpus folder, or files with text.",
-            rich_help_panel=DATA_PANEL,
-        ),
+        data_option(metavar="INPUT", help="General distillation: a Corpus folder, or files with text."),
     ] = None,
     train: TrainFiles = None,
     dev: DevFiles = None,
@@ -115,27 +105,15 @@ def distill(
     task: Annotated[str | None, typer.Option(hidden=True)] = None,  # errors name it to whom it concerns
     texts: Annotated[
         list[Path] | None,
-        typer.Option(
-            metavar="INPUT",
-            help="Plain text; the teacher labels its sentences as further training data.",
-            rich_help_panel=DATA_PANEL,
-        ),
+        data_option(metavar="INPUT", help="Plain text; the teacher labels its sentences as further training data."),
     ] = None,
     preset: Annotated[
         str | None,
-        typer.Option(
-            help="fast (the student starts from the teacher's layers) or tinybert (as published).",
-            rich_help_panel=TRAINING_PANEL,
-        ),
+        training_option(help="fast (the student starts from the teacher's layers) or tinybert (as published)."),
     ] = None,
-    epochs: Annotated[
-        float | None, typer.Option(help="Epochs of the prediction stage.", rich_help_panel=TRAINING_PANEL)
-    ] = None,
+    epochs: Annotated[float | None, training_option(help="Epochs of the prediction stage.")] = None,
     learning_rate: LearningRate = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="Folder to write the student to.", rich_help_panel=OUTPUT_PANEL),
-    ] = None,
+    out: Annotated[Path | None, output_option(metavar="FOLDER", help="Folder to write the student to.")] = None,
     overwrite: Overwrite = False,
     as_json: ScoresAsJson = False,
     config: ConfigFile = None,
@@ -183,21 +161,10 @@ class _DistillRun:
     overwrite: bool
     as_json: bool
 
-    @contextmanager
-    def open_context(self) -> Iterator[RunContext]:
+    def open_context(self) -> AbstractContextManager[RunContext]:
         """Show progress while the block runs."""
-        from alembert.train.run import RunContext
-
-        with ProgressBar(sys.stderr, plain_every=60) as bar:
-            yield RunContext(
-                cache=None if self.options.cache is None else Path(self.options.cache),
-                device=resolve_device(self.options.device),
-                overwrite=self.overwrite,
-                log=note,
-                print_table=say_all,
-                on_progress=bar.show_training,
-                on_reading=bar.show,
-            )
+        cache = None if self.options.cache is None else Path(self.options.cache)
+        return open_run_context(self.options.device, cache=cache, overwrite=self.overwrite)
 
 
 def _open_run(
@@ -266,7 +233,6 @@ def _distill_general(run: _DistillRun, corpus: list[Path], settings: GeneralDist
 
 
 def _show_general(done: GeneralDistillRunResult, out: Path, as_json: bool) -> None:
-
     if as_json:
         print_json({"folder": str(out), "before": done.before, "after": done.after, "run": asdict(done.done)})
         return
@@ -307,7 +273,6 @@ class ComparisonFile:
     @property
     def options(self) -> ReadOptions:
         """How the file is read."""
-
         return ReadOptions(types=select_types_for_files(self.types, list_input_files([self.file]).paths))
 
 
@@ -343,7 +308,6 @@ def train_controls(
 
 def show_comparison(students: Mapping[str, Path], job: DistillJob, test: ComparisonFile, folder: Path) -> None:
     """Score the teacher and all students on the file, print the table and write its page."""
-
     report = compare_models({"teacher": Path(job.teacher), **students}, [test.file], test.options, task=job.task)
     print(*map(escape_controls, comparison_lines(report)), sep="\n")
     for path in write_comparison(report, folder):

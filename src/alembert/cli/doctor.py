@@ -134,7 +134,6 @@ def doctor(
     refresh: bool = typer.Option(False, "--refresh", help="Ignore the cache and test again."),
 ) -> None:
     """Show what this machine can do, which settings are chosen, and why."""
-
     if refresh or load_cached_capabilities() is None:
         say("testing numeric types in child processes, about ten seconds ...")
     report = build_doctor_report(detect_capabilities(refresh=refresh))
@@ -146,7 +145,6 @@ def doctor(
 
 def print_report(report: Mapping[str, Any], console: Console | None = None) -> None:
     """Print the report as tables that fit 80 columns."""
-
     console = console or stdout_console()
     _print_table(console, "Machine", (), _machine_rows(report["machine"]))
     _print_table(console, "Libraries", (), _library_rows(report["libraries"]))
@@ -162,7 +160,6 @@ def print_report(report: Mapping[str, Any], console: Console | None = None) -> N
 
 
 def _print_table(console: Console, title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-
     console.print(title, style="bold")
     table = Table(*heads, box=None, show_header=bool(heads), pad_edge=False, header_style="dim")
     for row in rows:

@@ -1,7 +1,4 @@
-"""`alembert embed`: vectors of texts, and the texts nearest to a question.
-
-`alembert embed search`: what it reads and prints. Loaded with the command, since it loads numpy.
-"""
+"""`alembert embed`: train an embedding model, turn texts into vectors, and find the texts nearest to a question."""
 
 from __future__ import annotations
 
@@ -17,16 +14,16 @@ import typer
 from alembert.cli import SET_ASIDE, VerbCommand
 from alembert.cli.finetune import finetune
 from alembert.cli.options import (
-    DATA_PANEL,
-    OUTPUT_PANEL,
     ConfigFile,
     CountsAsJson,
     Device,
     DeviceRunOptions,
     Overwrite,
     assignments_option,
+    data_option,
     find_model,
     for_each_line,
+    output_option,
 )
 from alembert.corpus.fetch import check_inputs
 from alembert.errors import BadInput, BadSetting
@@ -54,7 +51,6 @@ app = typer.Typer(
 )
 def train(context: typer.Context) -> None:
     """Train an embedding model: takes the options of `alembert finetune --task compare`."""
-
     alone = typer.Typer(
         add_completion=False, rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]}
     )
@@ -77,35 +73,19 @@ def encode(
             help="Files of any known format, folders of them, patterns, - for stdin, s3:// addresses, or one Corpus.",
         ),
     ],
-    out: Annotated[
-        Path, typer.Option(metavar="FOLDER", help="Folder to write the vectors to.", rich_help_panel=OUTPUT_PANEL)
-    ],
+    out: Annotated[Path, output_option(metavar="FOLDER", help="Folder to write the vectors to.")],
     *,
-    unit: Annotated[
-        str | None, typer.Option(help="One vector per document (default) or per sentence.", rich_help_panel=DATA_PANEL)
-    ] = None,
+    unit: Annotated[str | None, data_option(help="One vector per document (default) or per sentence.")] = None,
     pooling: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODE", help="mean or cls, for a model whose folder does not state it.", rich_help_panel=DATA_PANEL
-        ),
+        str | None, data_option(metavar="MODE", help="mean or cls, for a model whose folder does not state it.")
     ] = None,
     max_length: Annotated[
-        int | None,
-        typer.Option(
-            help="Maximum tokens of a window; by default what the model's folder states.", rich_help_panel=DATA_PANEL
-        ),
+        int | None, data_option(help="Maximum tokens of a window; by default what the model's folder states.")
     ] = None,
     dtype: Annotated[
-        str | None,
-        typer.Option(
-            help="Type of the stored numbers: float32 (default), float16 or int8.", rich_help_panel=OUTPUT_PANEL
-        ),
+        str | None, output_option(help="Type of the stored numbers: float32 (default), float16 or int8.")
     ] = None,
-    int8: Annotated[
-        bool,
-        typer.Option("--int8", help="Also write an int8 copy for `embed search --int8`.", rich_help_panel=OUTPUT_PANEL),
-    ] = False,
+    int8: Annotated[bool, output_option("--int8", help="Also write an int8 copy for `embed search --int8`.")] = False,
     overwrite: Overwrite = False,
     as_json: CountsAsJson = False,
     config: ConfigFile = None,
@@ -128,14 +108,12 @@ def encode(
 
 
 def _mode(pooling: str | None) -> Any:
-
     if pooling not in (None, "mean", "cls"):
         raise BadSetting(f"--pooling is {pooling!r}; expected mean or cls.")
     return pooling
 
 
 def _print_outcome(out: Path, result: StreamRun, *, as_json: bool) -> None:
-
     counts = result.manifest.counts
     for sentence in (*result.notes, *_notes(counts)):
         note(sentence)
@@ -171,8 +149,7 @@ def _notes(counts: Mapping[str, int]) -> Iterator[str]:
 def search(
     vectors: Annotated[Path, typer.Argument(metavar="VECTORS", help="A folder that `embed encode` wrote.")],
     queries: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="QUERY", help="Queries; one per line on stdin if none."),
+        list[str] | None, typer.Argument(metavar="QUERY", help="Queries; one per line on stdin if none.")
     ] = None,
     top: Annotated[int, typer.Option("--top", "-k", min=1, help="Results for each query.")] = 10,
     measure: Annotated[str, typer.Option(help="Similarity measure: cosine or dot.")] = "cosine",
@@ -186,7 +163,6 @@ def search(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per query.")] = False,
 ) -> None:
     """Find the texts nearest to each query by exact search."""
-
     if measure not in ("cosine", "dot"):
         raise BadSetting(f"--measure is {measure!r}; expected cosine or dot.")
     index = VectorIndex.open(vectors)

@@ -12,10 +12,8 @@ import typer
 
 from alembert.cli import SET_ASIDE
 from alembert.cli.options import (
-    DATA_PANEL,
     LABELLED_HELP,
     MODEL_HELP,
-    OUTPUT_PANEL,
     AsJson,
     DeviceRunOptions,
     LabelColumn,
@@ -25,8 +23,10 @@ from alembert.cli.options import (
     TextColumn,
     assignments_option,
     check_page,
+    data_option,
     find_model,
     note_items,
+    output_option,
     read_options,
     write_page,
 )
@@ -75,15 +75,9 @@ def evaluate(
     text: TextColumn = None,
     label: LabelColumn = None,
     against: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="MODEL", help="Another model to compare with; may be repeated.", rich_help_panel=DATA_PANEL
-        ),
+        list[str] | None, data_option(metavar="MODEL", help="Another model to compare with; may be repeated.")
     ] = None,
-    report: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Also write an HTML page with plots.", rich_help_panel=OUTPUT_PANEL),
-    ] = None,
+    report: Annotated[Path | None, output_option(metavar="FILE", help="Also write an HTML page with plots.")] = None,
     as_json: AsJson = False,
     assignments: Annotated[list[str] | None, assignments_option(ReadTable(), run=EvaluateRunOptions())] = None,
 ) -> None:
@@ -153,7 +147,6 @@ def _compare(
     scores: ModelComparison, folders: Sequence[Path], device: str, speed: bool, on_progress: ProgressCallback
 ) -> ComparisonReport:
     """Compare all models with the first that was named after the evaluated one."""
-
     # The folder in which one stands has no name, and that of a seed is a number.
     short = make_source_names([folder if folder.name else folder.resolve() for folder in folders])
     names = [str(path) if name.isdecimal() else name for name, path in zip(short, folders, strict=True)]

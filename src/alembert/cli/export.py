@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,14 +13,14 @@ import typer
 from alembert.api.exporting import ExportJob, check_installed, export_tasks
 from alembert.cli import SET_ASIDE
 from alembert.cli.options import (
-    DATA_PANEL,
-    OUTPUT_PANEL,
     AsJson,
     ConfigFile,
     Overwrite,
     assignments_option,
+    data_option,
     files_by_name,
     find_model,
+    output_option,
 )
 from alembert.compress import ExportSettings
 from alembert.corpus.fetch import fetch_to_temporary_folder
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from alembert.compress.card import ExportReport
 
 
+format_option = partial(typer.Option, rich_help_panel="Format")
+
+
 @dataclass(frozen=True, kw_only=True)
 class ExportRunOptions:
     """Options of `export` that do not change the result."""
@@ -42,46 +46,38 @@ class ExportRunOptions:
 
 def export(
     model: Annotated[
-        str,
-        typer.Argument(metavar="MODEL", help="A fine-tuned checkpoint folder, or hub:organisation/name."),
+        str, typer.Argument(metavar="MODEL", help="A fine-tuned checkpoint folder, or hub:organisation/name.")
     ],
     *,
     calibrate: Annotated[
         list[str] | None,
-        typer.Option(
+        data_option(
             metavar="FILE",
             help="Text to calibrate int8 on: a file of the task, such as its training data, or .txt with one text per "
             "line; NAME=FILE for each of several tasks.",
-            rich_help_panel=DATA_PANEL,
         ),
     ] = None,
     dev: Annotated[
         list[str] | None,
-        typer.Option(
+        data_option(
             metavar="FILE",
             help="Labelled file to measure the score loss of int8 on (default: that of --calibrate); NAME=FILE for each "
             "of several tasks.",
-            rich_help_panel=DATA_PANEL,
         ),
     ] = None,
     task: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Export one task of a model that has several.", rich_help_panel=DATA_PANEL),
+        str | None, data_option(metavar="NAME", help="Export one task of a model that has several.")
     ] = None,
     int8: Annotated[
-        bool | None,
-        typer.Option("--int8/--fp32", help="8-bit integers (default), or 32-bit floats.", rich_help_panel="Format"),
+        bool | None, format_option("--int8/--fp32", help="8-bit integers (default), or 32-bit floats.")
     ] = None,
     form: Annotated[
         str | None,
-        typer.Option(
-            "--format",
-            metavar="FORMAT",
-            help="openvino or onnx; by default the one that is faster on this machine.",
-            rich_help_panel="Format",
+        format_option(
+            "--format", metavar="FORMAT", help="openvino or onnx; by default the one that is faster on this machine."
         ),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder to write the Export to.", rich_help_panel=OUTPUT_PANEL)],
+    out: Annotated[Path, output_option(help="Folder to write the Export to.")],
     overwrite: Overwrite = False,
     as_json: AsJson = False,
     config: ConfigFile = None,
@@ -124,7 +120,6 @@ def _files(names: Sequence[str], flag: str, words: Sequence[str]) -> dict[str, l
 
 
 def _print(out: Path, outcome: ExportReport) -> None:
-
     print(escape_controls(f"{out}: runs without torch"))
     rows = list(outcome.rows())
     width = max(len(name) for name, _ in rows)

@@ -9,11 +9,7 @@ from typing import Annotated
 import typer
 
 from alembert.cli import SET_ASIDE
-from alembert.cli.options import (
-    LANGUAGE_MODEL_HELP,
-    for_each_text,
-    refuse_files,
-)
+from alembert.cli.options import LANGUAGE_MODEL_HELP, for_each_text, refuse_files
 from alembert.infer.engines import open_torch_engine
 from alembert.infer.language_model import FilledMask, fill_mask
 from alembert.terminal import escape_controls, print_json
@@ -30,15 +26,9 @@ def fill(
 ) -> None:
     """Show what a masked language model expects at each [MASK] of a text."""
     refuse_files(texts or [], "fill")
-    if fill_texts(model, texts or [], top, as_json):
-        raise typer.Exit(SET_ASIDE)
-
-
-def fill_texts(model: str, texts: Sequence[str], top: int, as_json: bool) -> int:
-    """Print the candidates for the masks of texts, or of the lines of stdin; return how many lines were set aside."""
-
     engine = open_torch_engine(model)
-    return for_each_text(texts, lambda text: _show_masks(text, fill_mask(engine, text, top), as_json))
+    if for_each_text(texts or [], lambda text: _show_masks(text, fill_mask(engine, text, top), as_json)):
+        raise typer.Exit(SET_ASIDE)
 
 
 def _show_masks(text: str, filled: Sequence[FilledMask], as_json: bool) -> None:

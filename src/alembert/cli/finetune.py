@@ -1,9 +1,7 @@
 """`alembert finetune`: labelled examples and a model to a model for a task, or for several on one encoder.
 
-`alembert finetune`: labelled examples and a model to a model for a task, or for several on one encoder.
-
-One task is named by its kind and has the files of --train, --dev and --data. Several, or one with a name of its own, are
-written `[NAME:]KIND[=FILE]`, and their files `NAME=FILE`:
+One task is named by its kind and has the files of --train, --dev and --data. Several, or one with a name of its own,
+are written `[NAME:]KIND[=FILE]`, and their files `NAME=FILE`:
 
     --task disease:tag=diseases.tsv --task topic:classify=topics.tsv --dev topic=topics-dev.tsv
 """
@@ -11,7 +9,6 @@ written `[NAME:]KIND[=FILE]`, and their files `NAME=FILE`:
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,8 +18,6 @@ import typer
 
 from alembert.cli import SET_ASIDE
 from alembert.cli.options import (
-    DATA_PANEL,
-    OUTPUT_PANEL,
     Assignments,
     ConfigFile,
     DevFiles,
@@ -34,16 +29,18 @@ from alembert.cli.options import (
     TrainFiles,
     UnsplitFiles,
     asks_for_help,
+    data_option,
+    open_run_context,
+    output_option,
 )
 from alembert.corpus.fetch import fetch_to_temporary_folder
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadSetting, require_training
-from alembert.hardware.torch_settings import resolve_device
 from alembert.settings import read_layers, split_table, to_toml
 from alembert.tasks import TASKS
 from alembert.tasks.data_screen import format_data_report
 from alembert.tasks.task import get_task_class
-from alembert.terminal import ProgressBar, note, print_json, say_all
+from alembert.terminal import note, print_json
 from alembert.train.finetune.settings import (
     FinetuneSettings,
     TaskRunSettings,
@@ -70,35 +67,25 @@ class FinetuneRunOptions(TaskRunOptions):
 def finetune(
     task: Annotated[
         list[str],
-        typer.Option(
-            metavar="TASK",
-            help=f"{', '.join(TASKS)}. For several tasks on one encoder repeat NAME:TASK=FILE.",
-            rich_help_panel=DATA_PANEL,
+        data_option(
+            metavar="TASK", help=f"{', '.join(TASKS)}. For several tasks on one encoder repeat NAME:TASK=FILE."
         ),
     ],
     model: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FOLDER", help="A checkpoint folder, or hub:organisation/name.", rich_help_panel=DATA_PANEL
-        ),
+        str | None, data_option(metavar="FOLDER", help="A checkpoint folder, or hub:organisation/name.")
     ] = None,
     train: TrainFiles = None,
     dev: DevFiles = None,
     data: UnsplitFiles = None,
     lexicon: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="LABEL=FILE",
-            help="Task tag: terms whose matches the model reads; may be repeated.",
-            rich_help_panel=DATA_PANEL,
-        ),
+        data_option(metavar="LABEL=FILE", help="Task tag: terms whose matches the model reads; may be repeated."),
     ] = None,
     warm_up: Annotated[
         list[str] | None,
-        typer.Option(
+        data_option(
             metavar="FILE",
             help="Silver labels to learn from first, as `corpus label` and `annotate` write them; may be repeated.",
-            rich_help_panel=DATA_PANEL,
         ),
     ] = None,
     *,
@@ -106,10 +93,9 @@ def finetune(
     learning_rate: LearningRate = None,
     out: Annotated[
         Path | None,
-        typer.Option(
+        output_option(
             metavar="FOLDER",
             help="Folder to write the model to; without it, the data are checked and nothing is trained.",
-            rich_help_panel=OUTPUT_PANEL,
         ),
     ] = None,
     overwrite: Overwrite = False,
@@ -166,16 +152,8 @@ def _run(
 ) -> None:
     from alembert.train.distributed import is_first_process
     from alembert.train.finetune.finetune import finetune as run
-    from alembert.train.run import RunContext
 
-    with ProgressBar(sys.stderr, plain_every=60) as bar:
-        context = RunContext(
-            device=resolve_device(options.device),
-            overwrite=overwrite,
-            log=note,
-            print_table=say_all,
-            on_progress=bar.show_training,
-        )
+    with open_run_context(options.device, overwrite=overwrite) as context:
         tune = parse_duration(options.tune)
         done = run(job, out, settings, seeds=options.seeds, tune=tune, context=context)
     if is_first_process():
@@ -190,7 +168,6 @@ def parse_duration(text: str | None) -> float | None:
     >>> parse_duration("30m"), parse_duration("1.5h")
     (1800.0, 5400.0)
     """
-
     if text is None:
         return None
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text.strip())
@@ -201,7 +178,6 @@ def parse_duration(text: str | None) -> float | None:
 
 def show_scores(done: FinetuneRunResult, out: Path, as_json: bool) -> None:
     """Print what a run for a task reached on the development data."""
-
     if as_json:
         table = {"folder": str(out), "main": done.main, "mean": done.mean, "spread": done.spread}
         print_json({**table, "best": done.best, "results": [asdict(result) for result in done.results]})
@@ -276,7 +252,6 @@ def parse_tasks(words: Sequence[str]) -> TaskArguments:
 
 
 def _parse_task(word: str) -> TaskArgument:
-
     match = re.fullmatch(r"(?:([^:=]+):)?([^:=]+)(?:=(.+))?", word)
     if not match:
         raise BadSetting(

@@ -4,28 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from alembert.cli import SET_ASIDE
-from alembert.cli.options import (
-    LANGUAGE_MODEL_HELP,
-    for_each_text,
-    refuse_files,
-)
+from alembert.cli.options import LANGUAGE_MODEL_HELP, for_each_text, refuse_files
 from alembert.infer.engines import open_torch_engine
-from alembert.infer.language_model import CausalEngine, GeneratedText, generate_batch, prompt_ids
+from alembert.infer.language_model import GeneratedText, generate_batch, prompt_ids
 from alembert.settings import drop_none
 from alembert.tasks.generate.decoding import DecodeSettings
 from alembert.terminal import escape_controls, note, print_json
+
+if TYPE_CHECKING:
+    from alembert.infer.engine_torch import TorchEngine
 
 
 def generate(
     model: Annotated[str, typer.Argument(metavar="MODEL", help=LANGUAGE_MODEL_HELP)],
     texts: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="TEXT", help="Texts to continue; one per line on stdin if none."),
+        list[str] | None, typer.Argument(metavar="TEXT", help="Texts to continue; one per line on stdin if none.")
     ] = None,
     method: Annotated[str | None, typer.Option(metavar="NAME", help="greedy (if not given), sample or beam.")] = None,
     max_new_tokens: Annotated[
@@ -63,7 +61,6 @@ def generate(
 
 def continue_texts(model: str, texts: Sequence[str], options: Mapping[str, Any], as_json: bool) -> int:
     """Continue texts, or the lines of stdin, many together; return how many lines were set aside."""
-
     settings = DecodeSettings(**drop_none(**options))
     engine = open_torch_engine(model)
     prompts: list[str] = []
@@ -77,9 +74,8 @@ def continue_texts(model: str, texts: Sequence[str], options: Mapping[str, Any],
     return set_aside
 
 
-def _print_continuations(engine: CausalEngine, prompts: Sequence[str], settings: DecodeSettings, as_json: bool) -> None:
+def _print_continuations(engine: TorchEngine, prompts: Sequence[str], settings: DecodeSettings, as_json: bool) -> None:
     """Print each continuation as soon as it is there."""
-
     texts = unfinished = 0
     for prompt, continuations in zip(prompts, generate_batch(engine, prompts, settings), strict=True):
         _show_continuations(prompt, continuations, as_json)

@@ -22,7 +22,6 @@ from alembert.cli.inspect_models import attention, neighbours, why
 from alembert.cli.options import (
     LABELLED_HELP,
     MODEL_HELP,
-    OUTPUT_PANEL,
     AsJson,
     LabelColumn,
     PictureFile,
@@ -35,6 +34,7 @@ from alembert.cli.options import (
     check_picture,
     find_model,
     note_items,
+    output_option,
     read_options,
     write_page,
     write_picture,
@@ -83,9 +83,7 @@ def errors(
     text: TextColumn = None,
     label: LabelColumn = None,
     top: Annotated[int, typer.Option(min=0, help="Examples to show, the worst first.")] = 20,
-    html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write an HTML page.", rich_help_panel=OUTPUT_PANEL)
-    ] = None,
+    html: Annotated[Path | None, output_option(metavar="FILE", help="Also write an HTML page.")] = None,
     as_json: AsJson = False,
     assignments: Annotated[list[str] | None, assignments_option(ReadTable())] = None,
 ) -> None:
@@ -106,7 +104,6 @@ def errors(
 
 
 def _print(report: ErrorReport) -> None:
-
     console = stdout_console()
     for line in (errors_headline(report), *report.notes):
         console.print(escape_controls(line), soft_wrap=True)
@@ -123,7 +120,6 @@ def _print(report: ErrorReport) -> None:
 
 
 def _print_case(console: Console, number: int, case: ErrorCase) -> None:
-
     console.print()
     console.print(escape_controls(f"{number}. {case.where or case.id}: {case.problem}"), soft_wrap=True)
     console.print(_format_marked(case.texts[0], case.marks), soft_wrap=True)
@@ -133,7 +129,6 @@ def _print_case(console: Console, number: int, case: ErrorCase) -> None:
 
 def _format_marked(text: str, marks: tuple[EntityMark, ...]) -> Text:
     """Write a text with brackets, which a terminal shows in colour as well."""
-
     shown = Text()
     parts = choose_excerpts(text, marks)
     for low, high in parts:
@@ -146,7 +141,6 @@ def _format_marked(text: str, marks: tuple[EntityMark, ...]) -> Text:
 
 def _escape_lines(text: str) -> str:
     """Escape what a terminal would obey, but for the ends of lines."""
-
     return "\n".join(map(escape_controls, text.split("\n")))
 
 
@@ -219,7 +213,6 @@ def tokens(
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object instead of lines."),
 ) -> None:
     """Show the pieces of a text, with ids and character offsets."""
-
     tokenizer = Tokenizer.open(model, lowercase=lowercase)
     report = inspect_tokens(tokenizer, read_stdin() if text == "-" else text)
     if as_json:
@@ -229,7 +222,6 @@ def tokens(
 
 
 def _print_lines(report: TokenReport) -> None:
-
     console = stdout_console()
     for word in report.words:
         console.print(_line(word), soft_wrap=True)
@@ -237,7 +229,6 @@ def _print_lines(report: TokenReport) -> None:
 
 
 def _line(word: TokenizedWord) -> Text:
-
     surface = escape_controls(_shorten(word.surface))
     # Chinese characters are two cells wide, so str.ljust would not align them.
     line = Text(f"{word.start:>6}-{word.end:<6} {surface} ")

@@ -10,14 +10,14 @@ import typer
 from rich.text import Text
 
 from alembert.cli.options import (
-    DATA_PANEL,
-    OUTPUT_PANEL,
-    SETTINGS_PANEL,
     Assignments,
     ConfigFile,
     asks_for_help,
     check_page,
+    data_option,
+    output_option,
     print_settings,
+    settings_option,
     write_page,
 )
 from alembert.cli.pretrain import PretrainRunOptions
@@ -47,32 +47,20 @@ def masks(
     inputs: Annotated[list[Path], typer.Argument(metavar="CORPUS", help="A Corpus folder, or files with text.")],
     model: Annotated[
         str,
-        typer.Option(
-            metavar="FOLDER",
-            help="A checkpoint, hub:organisation/name, or a vocabulary: its tokenizer is used.",
-            rich_help_panel=DATA_PANEL,
+        data_option(
+            metavar="FOLDER", help="A checkpoint, hub:organisation/name, or a vocabulary: its tokenizer is used."
         ),
     ],
     *,
-    unit: Annotated[
-        str | None, typer.Option(help="Masking unit: piece, word, span or entity.", rich_help_panel=DATA_PANEL)
-    ] = None,
-    recipe: Annotated[
-        str, typer.Option(help="Named group of settings; see docs/pretrain.md.", rich_help_panel=SETTINGS_PANEL)
-    ] = _RECIPE,
+    unit: Annotated[str | None, data_option(help="Masking unit: piece, word, span or entity.")] = None,
+    recipe: Annotated[str, settings_option(help="Named group of settings; see docs/pretrain.md.")] = _RECIPE,
     config: ConfigFile = None,
     assignments: Assignments = None,
-    count: Annotated[int, typer.Option(min=0, help="Sequences to show.", rich_help_panel=OUTPUT_PANEL)] = 5,
-    html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write a page.", rich_help_panel=OUTPUT_PANEL)
-    ] = None,
-    as_json: Annotated[
-        bool,
-        typer.Option("--json", help="Print sequences and counts as one JSON object.", rich_help_panel=OUTPUT_PANEL),
-    ] = False,
+    count: Annotated[int, output_option(min=0, help="Sequences to show.")] = 5,
+    html: Annotated[Path | None, output_option(metavar="FILE", help="Also write a page.")] = None,
+    as_json: Annotated[bool, output_option("--json", help="Print sequences and counts as one JSON object.")] = False,
 ) -> None:
     """Show masked training sequences, with statistics over many."""
-
     check_page(html)
     layers = read_layers(config, assignments, {"masks": {"unit": unit}})
     options, layers = split_table(PretrainRunOptions(), "run", layers)
@@ -98,7 +86,6 @@ def masks(
 
 def _plan(settings: PretrainSettings) -> MaskingPlan:
     """Turn the settings of a run into what its first part does to sequences."""
-
     if not settings.objectives.masked_lm:
         raise BadSetting(
             "masked_lm has the weight 0 in these settings: nothing is masked. Choose another --recipe, or masked_lm = 1."
@@ -120,7 +107,6 @@ def _plan(settings: PretrainSettings) -> MaskingPlan:
 
 def _excerpt(inputs: list[Path], tokenizer: Any, settings: PretrainSettings, dictionary: Path | None) -> Excerpt:
     """Read the first documents, after the checks that training would make."""
-
     files = expand_inputs(inputs)
     words = WordSettings(segmenter=settings.segmenter, dictionary=dictionary)
     excerpt = read_excerpt(open_input_corpus(files) or files, tokenizer, words)
@@ -181,7 +167,6 @@ def _passes_line(settings: PretrainSettings) -> list[str]:
 
 
 def _print(survey: MaskReport, lines: list[str]) -> None:
-
     console = stdout_console()
     coloured = console.color_system is not None and not console.no_color
     for line in lines:
@@ -204,7 +189,6 @@ def _title(number: int, sequence: MaskedSequence, labels: tuple[str, str]) -> st
 
 
 def _legend(coloured: bool) -> Text:
-
     runs = [
         MaskRun("masked", "", "mask", 0, spaced=False),
         MaskRun("replaced", "other", "random", 1, spaced=True),
@@ -216,7 +200,6 @@ def _legend(coloured: bool) -> Text:
 
 def _side(groups: Sequence[MaskGroup], coloured: bool) -> Text:
     """Write a side of a sequence: marks as colours, or as brackets."""
-
     text = Text()
     for group in groups:
         text.append(" " * group.runs[0].spaced)
@@ -230,7 +213,6 @@ def _side(groups: Sequence[MaskGroup], coloured: bool) -> Text:
 
 
 def _append(text: Text, run: MaskRun, style: str, coloured: bool) -> None:
-
     shown = escape_controls(f"{run.text}>{run.seen}" if run.mark == "random" else run.text)
     if coloured:
         text.append(shown, style=f"{style} {_STYLES[run.mark]}".strip())

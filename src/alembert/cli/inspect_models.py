@@ -11,9 +11,7 @@ import typer
 
 from alembert.charts import Chart
 from alembert.cli.options import (
-    DATA_PANEL,
     MODEL_HELP,
-    OUTPUT_PANEL,
     AsJson,
     Device,
     OneTask,
@@ -21,7 +19,9 @@ from alembert.cli.options import (
     TaskName,
     check_page,
     check_picture,
+    data_option,
     find_model,
+    output_option,
     write_page,
     write_picture,
 )
@@ -56,21 +56,12 @@ def attention(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="The text, or - to read it from stdin.")],
     *,
     pair: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TEXT", help="A second text: of a pair, or the passage of a question.", rich_help_panel=DATA_PANEL
-        ),
+        str | None, data_option(metavar="TEXT", help="A second text: of a pair, or the passage of a question.")
     ] = None,
     task: TaskName = None,
-    window: Annotated[
-        int, typer.Option(metavar="N", help="Which window of a long text, from 1.", rich_help_panel=DATA_PANEL)
-    ] = 1,
-    layer: Annotated[
-        int | None, typer.Option(metavar="N", help="One layer, from 1.", rich_help_panel=OUTPUT_PANEL)
-    ] = None,
-    head: Annotated[
-        int | None, typer.Option(metavar="N", help="One head of the layer, from 1.", rich_help_panel=OUTPUT_PANEL)
-    ] = None,
+    window: Annotated[int, data_option(metavar="N", help="Which window of a long text, from 1.")] = 1,
+    layer: Annotated[int | None, output_option(metavar="N", help="One layer, from 1.")] = None,
+    head: Annotated[int | None, output_option(metavar="N", help="One head of the layer, from 1.")] = None,
     out: PictureFile = None,
     as_json: AsJson = False,
     device: Device = "auto",
@@ -126,22 +117,15 @@ def neighbours(
     word: Annotated[str, typer.Argument(metavar="WORD", help="A word, or a term of several words.")],
     *,
     against: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODEL", help="Another model, such as the one before it was adapted.", rich_help_panel=DATA_PANEL
-        ),
+        str | None, data_option(metavar="MODEL", help="Another model, such as the one before it was adapted.")
     ] = None,
     lexicon: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Terms to compare, one a line or a table.", rich_help_panel=DATA_PANEL),
+        Path | None, data_option(metavar="FILE", help="Terms to compare, one a line or a table.")
     ] = None,
     texts: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FILE", help="Documents whose sentences are compared; may be repeated.", rich_help_panel=DATA_PANEL
-        ),
+        list[str] | None, data_option(metavar="FILE", help="Documents whose sentences are compared; may be repeated.")
     ] = None,
-    top: Annotated[int, typer.Option(min=1, help="Neighbours to list.", rich_help_panel=OUTPUT_PANEL)] = 10,
+    top: Annotated[int, output_option(min=1, help="Neighbours to list.")] = 10,
     out: PictureFile = None,
     as_json: AsJson = False,
     device: Device = "auto",
@@ -236,9 +220,7 @@ def why(
         str | None, typer.Option(metavar="MODEL", help="Explain the same answer of a second model beside it.")
     ] = None,
     task: OneTask = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write an HTML page.", rich_help_panel=OUTPUT_PANEL)
-    ] = None,
+    out: Annotated[Path | None, output_option(metavar="FILE", help="Write an HTML page.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show which words made a decision of a model, and how faithful that picture is."""

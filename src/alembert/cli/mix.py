@@ -10,14 +10,14 @@ import typer
 from alembert.api.mixing import DEFAULT_SHARE, SHARES, MixResult
 from alembert.api.mixing import mix as run
 from alembert.cli.options import (
-    DATA_PANEL,
-    OUTPUT_PANEL,
-    SETTINGS_PANEL,
     AsJson,
     Device,
     Epochs,
     Overwrite,
     TrainFiles,
+    data_option,
+    output_option,
+    settings_option,
 )
 from alembert.errors import BadSetting
 from alembert.terminal import print_json
@@ -27,38 +27,26 @@ def mix(
     start: Annotated[str, typer.Argument(metavar="START", help="A checkpoint, or hub:organisation/name.")],
     adapted: Annotated[str, typer.Argument(metavar="ADAPTED", help="What further training has made of it.")],
     *,
-    out: Annotated[
-        Path, typer.Option(metavar="FOLDER", help="Folder to write the checkpoint to.", rich_help_panel=OUTPUT_PANEL)
-    ],
+    out: Annotated[Path, output_option(metavar="FOLDER", help="Folder to write the checkpoint to.")],
     share: Annotated[
         float | None, typer.Option(help=f"Part of ADAPTED in the result; {DEFAULT_SHARE} by default.")
     ] = None,
     choose: Annotated[
         list[str] | None,
-        typer.Option(
+        data_option(
             metavar="FILE",
             help=f"Development examples: try the shares {', '.join(f'{each:g}' for each in SHARES)} and keep the best.",
-            rich_help_panel=DATA_PANEL,
         ),
     ] = None,
     train: TrainFiles = None,
-    task: Annotated[
-        str | None,
-        typer.Option(metavar="TASK", help="Task of the examples, such as tag.", rich_help_panel=DATA_PANEL),
-    ] = None,
-    shares: Annotated[
-        str | None,
-        typer.Option(metavar="LIST", help="Other shares to try, such as 0,0.5,1.", rich_help_panel=DATA_PANEL),
-    ] = None,
+    task: Annotated[str | None, data_option(metavar="TASK", help="Task of the examples, such as tag.")] = None,
+    shares: Annotated[str | None, data_option(metavar="LIST", help="Other shares to try, such as 0,0.5,1.")] = None,
     epochs: Epochs = None,
     seeds: Annotated[int, typer.Option(min=1, help="Fine-tune each share this many times; the mean counts.")] = 1,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
     config: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Settings of the fine-tuning as a TOML file.", rich_help_panel=SETTINGS_PANEL
-        ),
+        Path | None, settings_option(metavar="FILE", help="Settings of the fine-tuning as a TOML file.")
     ] = None,
     device: Device = "auto",
 ) -> None:

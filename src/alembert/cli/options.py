@@ -1,19 +1,19 @@
-"""Options that several commands share, in groups of `--help`, and how their values are read.
+"""What commands share: options in their groups of `--help`, texts of the command line or stdin, pages and pictures.
 
-Texts of the command line, or one a line on stdin: a line that cannot be used is named, and the rest goes on.
-
-How commands write a page: refused before the work if it cannot be written, and whole or not there.
-
-Exit codes of every command, beside 0 (done), 1 (a bug, Python's own) and 143 (terminated).
+A line of stdin that cannot be used is named, and the rest goes on. A page is refused before the work if it cannot be
+written, and is whole or not there.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -21,22 +21,24 @@ from alembert.artifact import atomic_write
 from alembert.charts import Chart, TextMark, has_glyphs, render_png
 from alembert.corpus.readers.contract import ReadOptions, Remark, SetAside
 from alembert.errors import BadFile, BadInput, BadSetting, is_installed
+from alembert.hardware.torch_settings import resolve_device
 from alembert.hub import model_folder
 from alembert.settings import SETTINGS_HELP, Layers, apply_layers, drop_none, to_toml
 from alembert.tasks.files import describe_inferred_task
-from alembert.terminal import note, read_stdin
+from alembert.terminal import ProgressBar, note, read_stdin, say_all
 from alembert.workers.ray import RayCluster, check_ray_installed
 
-DATA_PANEL: Final = "Model and data"
-TRAINING_PANEL: Final = "Training"
-OUTPUT_PANEL: Final = "Output"
-SETTINGS_PANEL: Final = "Settings"
+if TYPE_CHECKING:
+    from alembert.train.run import RunContext
+
+data_option = partial(typer.Option, rich_help_panel="Model and data")
+training_option = partial(typer.Option, rich_help_panel="Training")
+output_option = partial(typer.Option, rich_help_panel="Output")
+settings_option = partial(typer.Option, rich_help_panel="Settings")
 
 LABELLED_HELP: Final = "Labelled files of any known format, folders, patterns, s3:// addresses, or - for stdin."
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda ...", rich_help_panel=SETTINGS_PANEL)]
-ConfigFile = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Settings as a TOML file.", rich_help_panel=SETTINGS_PANEL)
-]
+Device = Annotated[str, settings_option(help="auto, cpu, cuda ...")]
+ConfigFile = Annotated[Path | None, settings_option(metavar="FILE", help="Settings as a TOML file.")]
 
 
 def assignments_option(settings: Any = None, **tables: Any) -> Any:
@@ -51,11 +53,10 @@ def assignments_option(settings: Any = None, **tables: Any) -> Any:
             raise typer.Exit
         return words
 
-    return typer.Option(
+    return settings_option(
         "--set",
         metavar="KEY=VALUE",
         help="Change a setting, such as read.delimiter=tab; may be repeated. `--set help` lists all settings.",
-        rich_help_panel=SETTINGS_PANEL,
         is_eager=True,  # --set help needs no other options
         callback=show,
     )
@@ -72,17 +73,10 @@ def print_settings(settings: Any, **tables: Any) -> None:
 
 
 Assignments = Annotated[list[str] | None, assignments_option()]
-TrainFiles = Annotated[
-    list[str] | None,
-    typer.Option(metavar="FILE", help="Training examples; may be repeated.", rich_help_panel=DATA_PANEL),
-]
+TrainFiles = Annotated[list[str] | None, data_option(metavar="FILE", help="Training examples; may be repeated.")]
 DevFiles = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="FILE",
-        help="Development examples; by default, a tenth of --train is held out.",
-        rich_help_panel=DATA_PANEL,
-    ),
+    data_option(metavar="FILE", help="Development examples; by default, a tenth of --train is held out."),
 ]
 
 
@@ -93,58 +87,32 @@ def _note_data_flag(files: list[str] | None) -> list[str] | None:
 
 
 UnsplitFiles = Annotated[list[str] | None, typer.Option(hidden=True, callback=_note_data_flag)]
-Epochs = Annotated[float | None, typer.Option(help="Passes over the training data.", rich_help_panel=TRAINING_PANEL)]
-LearningRate = Annotated[float | None, typer.Option(help="Peak learning rate.", rich_help_panel=TRAINING_PANEL)]
-Overwrite = Annotated[
-    bool, typer.Option("--overwrite", help="Replace a complete result.", rich_help_panel=OUTPUT_PANEL)
-]
+Epochs = Annotated[float | None, training_option(help="Passes over the training data.")]
+LearningRate = Annotated[float | None, training_option(help="Peak learning rate.")]
+Overwrite = Annotated[bool, output_option("--overwrite", help="Replace a complete result.")]
 ScoresAsJson = Annotated[bool, typer.Option("--json", hidden=True)]
-CountsAsJson = Annotated[
-    bool, typer.Option("--json", help="Print the counts as one JSON object.", rich_help_panel=OUTPUT_PANEL)
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.", rich_help_panel=OUTPUT_PANEL)]
-TextColumn = Annotated[
-    list[str] | None,
-    typer.Option(metavar="COLUMN", help="Column of the text; repeat it for pairs.", rich_help_panel=DATA_PANEL),
-]
-LabelColumn = Annotated[
-    list[str] | None, typer.Option(metavar="COLUMN", help="Column of the label.", rich_help_panel=DATA_PANEL)
-]
-TaskName = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="Task to use if the model has several.", rich_help_panel=DATA_PANEL),
-]
+CountsAsJson = Annotated[bool, output_option("--json", help="Print the counts as one JSON object.")]
+AsJson = Annotated[bool, output_option("--json", help="Print one JSON object.")]
+TextColumn = Annotated[list[str] | None, data_option(metavar="COLUMN", help="Column of the text; repeat it for pairs.")]
+LabelColumn = Annotated[list[str] | None, data_option(metavar="COLUMN", help="Column of the label.")]
+TaskName = Annotated[str | None, data_option(metavar="NAME", help="Task to use if the model has several.")]
 OneTask = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help="One task of a model that has several; all of them if not given.",
-        rich_help_panel=DATA_PANEL,
-    ),
+    str | None, data_option(metavar="NAME", help="One task of a model that has several; all of them if not given.")
 ]
 SplitPart = Annotated[
-    str | None,
-    typer.Option(
-        help="Use only this part of a file that finetune split: train, dev or test.", rich_help_panel=DATA_PANEL
-    ),
+    str | None, data_option(help="Use only this part of a file that finetune split: train, dev or test.")
 ]
 
 MinScore = Annotated[
-    float | None,
-    typer.Option(
-        metavar="SCORE",
-        help="Withhold and count predictions below this score (0 to 1).",
-        rich_help_panel=OUTPUT_PANEL,
-    ),
+    float | None, output_option(metavar="SCORE", help="Withhold and count predictions below this score (0 to 1).")
 ]
 MinPrecision = Annotated[
     float | None,
-    typer.Option(
+    output_option(
         "--min-precision",
         "--least-precision",
         metavar="SHARE",
         help="Withhold predictions below the score that reached this precision on the development data.",
-        rich_help_panel=OUTPUT_PANEL,
     ),
 ]
 
@@ -184,6 +152,22 @@ class TaskRunOptions(DeviceRunOptions):
             raise BadSetting(f"`seeds` is {self.seeds}; expected 1 or more.")
 
 
+@contextmanager
+def open_run_context(device: str, **options: Any) -> Iterator[RunContext]:
+    """Open the context of a training run, and show its progress while the block runs."""
+    from alembert.train.run import RunContext
+
+    with ProgressBar(sys.stderr, plain_every=60) as bar:
+        yield RunContext(
+            device=resolve_device(device),
+            log=note,
+            print_table=say_all,
+            on_progress=bar.show_training,
+            on_reading=bar.show,
+            **options,
+        )
+
+
 def files_by_name(names: Sequence[str], flag: str, words: Sequence[str]) -> dict[str, list[str]]:
     """Read the NAME=FILE of a flag for several tasks; an only task has all files, without its name."""
     if len(names) == 1:
@@ -221,9 +205,7 @@ def single_label_column(columns: list[str] | None) -> str | None:
     return columns[0] if columns else None
 
 
-RunOn = Annotated[
-    str, typer.Option(metavar="PLACE", help="Where to run: local, or ray (a cluster).", rich_help_panel=SETTINGS_PANEL)
-]
+RunOn = Annotated[str, settings_option(metavar="PLACE", help="Where to run: local, or ray (a cluster).")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -272,7 +254,6 @@ LANGUAGE_MODEL_HELP = "A checkpoint folder with a language-model head, or hub:or
 
 def find_model(model: str | Path) -> Path:
     """Return the folder of a fine-tuned model; say what it is taken for if it was fine-tuned by another program."""
-
     folder = model_folder(model)
     if remark := describe_inferred_task(folder, str(model)):
         note(remark)
@@ -329,7 +310,6 @@ def refuse_files(texts: Sequence[str], command: str) -> None:
 
 def check_page(path: Path | None) -> None:
     """Refuse a name that something else has."""
-
     if path is not None and (path.is_dir() or path.parent.is_file()):
         raise BadFile(f"The page cannot be written to {path}: a folder or a file is in its way. Choose another name.")
 
@@ -349,10 +329,7 @@ def _write_content(path: Path, content: bytes, kind: str) -> None:
 
 
 PictureFile = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE", help="Also write a page (.html) or a picture (.svg, .png).", rich_help_panel=OUTPUT_PANEL
-    ),
+    Path | None, output_option(metavar="FILE", help="Also write a page (.html) or a picture (.svg, .png).")
 ]
 _PICTURE_SUFFIXES: Final = (".html", ".svg", ".png")
 

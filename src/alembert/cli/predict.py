@@ -1,12 +1,10 @@
-"""`alembert predict`: texts in, predictions out.
-
-`alembert predict` with fine-tuned models: what it reads and prints. Loaded with the command.
-"""
+"""`alembert predict`: texts in, predictions of fine-tuned models out."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,18 +12,18 @@ import typer
 
 from alembert.cli import SET_ASIDE
 from alembert.cli.options import (
-    DATA_PANEL,
     MODEL_HELP,
-    OUTPUT_PANEL,
     MinPrecision,
     MinScore,
     OneTask,
     ReadTable,
     assignments_option,
+    data_option,
     find_file_path,
     find_model,
     for_each_text,
     note_items,
+    output_option,
     read_options,
     withheld_note,
 )
@@ -39,6 +37,7 @@ from alembert.infer.triples import TripleFilter, TripleModel
 from alembert.settings import read_layers
 from alembert.terminal import escape_controls, note, print_json
 
+triples_option = partial(typer.Option, rich_help_panel="Triples")
 FINE_TUNED = "fine-tuned models"
 
 
@@ -57,48 +56,27 @@ def predict(
     min_precision: MinPrecision = None,
     pair: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="TYPE:TYPE",
-            help="Only relations between entities of these types; may be repeated.",
-            rich_help_panel="Triples",
-        ),
+        triples_option(metavar="TYPE:TYPE", help="Only relations between entities of these types; may be repeated."),
     ] = None,
     min_triple_score: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SCORE",
-            help="Withhold triples below this score, but not their entities.",
-            rich_help_panel="Triples",
-        ),
+        float | None, triples_option(metavar="SCORE", help="Withhold triples below this score, but not their entities.")
     ] = None,
     is_next: Annotated[
-        bool,
-        typer.Option(
-            "--next",
-            help="Print the probability that the second of two TEXTs follows the first.",
-            rich_help_panel=DATA_PANEL,
-        ),
+        bool, data_option("--next", help="Print the probability that the second of two TEXTs follows the first.")
     ] = False,
     lexicon: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="LABEL=FILE",
-            help="Add terms to a lexicon that the tagger was trained with.",
-            rich_help_panel=DATA_PANEL,
-        ),
+        data_option(metavar="LABEL=FILE", help="Add terms to a lexicon that the tagger was trained with."),
     ] = None,
     file: Annotated[
         str | None,
-        typer.Option(
+        data_option(
             metavar="FILE",
             help="Predict the texts of a file or folder (- for stdin): tables, JSON lines, documents, or .txt with one "
             "text per line.",
-            rich_help_panel=DATA_PANEL,
         ),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object per text.", rich_help_panel=OUTPUT_PANEL)
-    ] = False,
+    as_json: Annotated[bool, output_option("--json", help="Print one JSON object per text.")] = False,
     assignments: Annotated[list[str] | None, assignments_option(ReadTable())] = None,
 ) -> None:
     """Predict with a fine-tuned model."""
@@ -158,7 +136,6 @@ def _predict_texts(
 
 
 def _triple_filter(pair: list[str] | None, min_triple_score: float | None) -> TripleFilter:
-
     types = [tuple(word.split(":")) for word in pair or []]
     for word, names in zip(pair or [], types, strict=True):
         if len(names) != 2 or not all(names):
@@ -167,7 +144,6 @@ def _triple_filter(pair: list[str] | None, min_triple_score: float | None) -> Tr
 
 
 def _predict_next(model: str, texts: Sequence[str], as_json: bool) -> None:
-
     if len(texts) != 2:
         were_given = "1 was given" if len(texts) == 1 else f"{len(texts)} were given"
         raise BadSetting(

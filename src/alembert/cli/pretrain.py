@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -10,9 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from alembert.cli.options import (
-    DATA_PANEL,
-    OUTPUT_PANEL,
-    TRAINING_PANEL,
     Assignments,
     ConfigFile,
     DeviceRunOptions,
@@ -20,12 +16,15 @@ from alembert.cli.options import (
     Overwrite,
     ScoresAsJson,
     asks_for_help,
+    data_option,
+    open_run_context,
+    output_option,
     print_settings,
+    training_option,
 )
 from alembert.errors import BadSetting, require_training
-from alembert.hardware.torch_settings import resolve_device
 from alembert.settings import parse_count, read_layers, split_table
-from alembert.terminal import ProgressBar, note, print_json
+from alembert.terminal import print_json
 from alembert.train.pretrain.settings import (
     USUAL_WEIGHTS,
     ObjectiveWeights,
@@ -68,44 +67,23 @@ def pretrain(
     ] = None,
     *,
     model: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FOLDER", help="A checkpoint to adapt, or hub:organisation/name.", rich_help_panel=DATA_PANEL
-        ),
+        str | None, data_option(metavar="FOLDER", help="A checkpoint to adapt, or hub:organisation/name.")
     ] = None,
     tokenizer: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER", help="Tokenizer of a new model; by default, one is learnt.", rich_help_panel=DATA_PANEL
-        ),
+        Path | None, data_option(metavar="FOLDER", help="Tokenizer of a new model; by default, one is learnt.")
     ] = None,
-    size: Annotated[
-        str | None,
-        typer.Option(help="Size of a new model: tiny, mini, small, base ...", rich_help_panel=DATA_PANEL),
-    ] = None,
-    recipe: Annotated[
-        str | None, typer.Option(help="Named group of settings; see docs/pretrain.md.", rich_help_panel=TRAINING_PANEL)
-    ] = None,
+    size: Annotated[str | None, data_option(help="Size of a new model: tiny, mini, small, base ...")] = None,
+    recipe: Annotated[str | None, training_option(help="Named group of settings; see docs/pretrain.md.")] = None,
     objective: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME[=WEIGHT]",
-            help="Train on this objective instead of those of the recipe; may be repeated.",
-            rich_help_panel=TRAINING_PANEL,
+        training_option(
+            metavar="NAME[=WEIGHT]", help="Train on this objective instead of those of the recipe; may be repeated."
         ),
     ] = None,
-    hours: Annotated[
-        float | None, typer.Option(help="Length of the run in hours.", rich_help_panel=TRAINING_PANEL)
-    ] = None,
-    tokens: Annotated[
-        str | None,
-        typer.Option(help="Length of the run in tokens: 500k, 20M, 1G.", rich_help_panel=TRAINING_PANEL),
-    ] = None,
+    hours: Annotated[float | None, training_option(help="Length of the run in hours.")] = None,
+    tokens: Annotated[str | None, training_option(help="Length of the run in tokens: 500k, 20M, 1G.")] = None,
     learning_rate: LearningRate = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="Folder to write the checkpoint to.", rich_help_panel=OUTPUT_PANEL),
-    ] = None,
+    out: Annotated[Path | None, output_option(metavar="FOLDER", help="Folder to write the checkpoint to.")] = None,
     overwrite: Overwrite = False,
     as_json: ScoresAsJson = False,
     config: ConfigFile = None,
@@ -138,7 +116,7 @@ def pretrain(
         as_json,
         **{name: Path(value) for name in _PATHS if (value := getattr(options, name)) is not None},
         workers=options.workers,
-        device=resolve_device(options.device),
+        device=options.device,
         shard=options.shard,
         overwrite=overwrite,
     )
@@ -146,7 +124,6 @@ def pretrain(
 
 def _weights(objectives: list[str]) -> dict[str, float]:
     """Read NAME or NAME=WEIGHT; whatever is not named is off."""
-
     weights = {item.name: 0.0 for item in fields(ObjectiveWeights)}
     for word in objectives:
         name, _, weight = word.partition("=")
@@ -160,17 +137,14 @@ def _weights(objectives: list[str]) -> dict[str, float]:
 def _run(inputs: list[Path], out: Path, start: Any, settings: PretrainSettings, as_json: bool, **options: Any) -> None:
     from alembert.train.distributed import is_first_process
     from alembert.train.pretrain.pretrain import pretrain as run
-    from alembert.train.run import RunContext
 
-    with ProgressBar(sys.stderr, plain_every=60) as bar:
-        context = RunContext(log=note, on_reading=bar.show, on_progress=bar.show_training, **options)
+    with open_run_context(**options) as context:
         done = run(inputs, out, start, settings, context)
     if is_first_process():
         _show(done, out, as_json)
 
 
 def _show(done: PretrainRunResult, out: Path, as_json: bool) -> None:
-
     if as_json:
         print_json({"folder": str(out), **asdict(done), "summary": done.summary})
         return

@@ -7,12 +7,7 @@ from typing import Annotated
 import typer
 
 from alembert.cli import SET_ASIDE
-from alembert.cli.options import (
-    LANGUAGE_MODEL_HELP,
-    TEXTS_HELP,
-    for_each_text,
-    refuse_files,
-)
+from alembert.cli.options import LANGUAGE_MODEL_HELP, TEXTS_HELP, for_each_text, refuse_files
 from alembert.infer.engines import open_torch_engine
 from alembert.infer.language_model import TextScore, score_text
 from alembert.terminal import escape_controls, print_json
@@ -27,7 +22,6 @@ def score(
 
     Exact for causal models; pseudo-log-likelihood (each token masked in turn) for masked ones.
     """
-
     refuse_files(texts or [], "score")
     engine = open_torch_engine(model)
     if for_each_text(texts or [], lambda text: _show_score(score_text(engine, text), as_json)):

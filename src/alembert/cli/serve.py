@@ -2,49 +2,33 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from alembert.cli.options import (
-    DATA_PANEL,
-    MODEL_HELP,
-    OUTPUT_PANEL,
-    ConfigFile,
-    assignments_option,
-    find_model,
-)
+from alembert.cli.options import MODEL_HELP, ConfigFile, assignments_option, data_option, find_model, output_option
 from alembert.errors import SERVING, BadSetting, require
 from alembert.serve import ServeSettings
 from alembert.settings import apply_layers, read_layers
 from alembert.terminal import note
 
+network_option = partial(typer.Option, rich_help_panel="Network")
+
 
 def serve(
     models: Annotated[list[str], typer.Argument(metavar="MODEL...", help=MODEL_HELP)],
     *,
-    port: Annotated[int, typer.Option(help="Port to listen on; 0 for any free one.", rich_help_panel="Network")] = 8000,
-    host: Annotated[
-        str,
-        typer.Option(help="Address to listen on. Other machines need --token-file.", rich_help_panel="Network"),
-    ] = "127.0.0.1",
+    port: Annotated[int, network_option(help="Port to listen on; 0 for any free one.")] = 8000,
+    host: Annotated[str, network_option(help="Address to listen on. Other machines need --token-file.")] = "127.0.0.1",
     token_file: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="File with the token that clients must send.", rich_help_panel="Network"),
+        Path | None, network_option(metavar="FILE", help="File with the token that clients must send.")
     ] = None,
     label: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Append the decisions of the page to this file of JSON lines.",
-            rich_help_panel=OUTPUT_PANEL,
-        ),
+        Path | None, output_option(metavar="FILE", help="Append the decisions of the page to this file of JSON lines.")
     ] = None,
-    processes: Annotated[
-        int,
-        typer.Option(help="Server processes on the port, with a share of the cores each.", rich_help_panel=DATA_PANEL),
-    ] = 1,
+    processes: Annotated[int, data_option(help="Server processes on the port, with a share of the cores each.")] = 1,
     config: ConfigFile = None,
     assignments: Annotated[list[str] | None, assignments_option(ServeSettings())] = None,
 ) -> None:

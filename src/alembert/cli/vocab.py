@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,12 +15,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table as RichTable
 
 from alembert.cli import SET_ASIDE, VerbCommand
-from alembert.cli.options import (
-    OUTPUT_PANEL,
-    Overwrite,
-    check_page,
-    write_page,
-)
+from alembert.cli.options import Overwrite, check_page, output_option, write_page
 from alembert.corpus.excerpt import TextSampleReader
 from alembert.errors import BadInput
 from alembert.files import vocab
@@ -34,6 +30,7 @@ from alembert.text.segmentation import SegmentationComparison
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.tokenizer_report import TokenizerReport
 
+words_option = partial(typer.Option, rich_help_panel="Words to add")
 app = typer.Typer(
     help="Learn, extend, prune and evaluate the vocabulary of a tokenizer.",
     no_args_is_help=True,
@@ -44,18 +41,14 @@ _Sources = Annotated[list[Path], typer.Argument(metavar="CORPUS", help="Corpus f
 _ModelArgument = Annotated[
     str, typer.Argument(metavar="MODEL", help="A checkpoint folder, hub:organisation/name, or a tokenizer.")
 ]
-_Out = Annotated[
-    Path, typer.Option(metavar="FOLDER", help="Folder to write the result to.", rich_help_panel=OUTPUT_PANEL)
-]
+_Out = Annotated[Path, output_option(metavar="FOLDER", help="Folder to write the result to.")]
 _Lexicons = Annotated[
     list[str] | None,
     typer.Option(
         metavar="LABEL=FILE", help="Lexicon whose terms are annotated as entities of this label; may be repeated."
     ),
 ]
-_Json = Annotated[
-    bool, typer.Option("--json", help="Print one JSON object instead of tables.", rich_help_panel=OUTPUT_PANEL)
-]
+_Json = Annotated[bool, output_option("--json", help="Print one JSON object instead of tables.")]
 
 
 @app.command("learn", cls=VerbCommand)
@@ -76,7 +69,6 @@ def learn(
     as_json: _Json = False,
 ) -> None:
     """Learn a WordPiece vocabulary from a corpus."""
-
     lexicons, terms = _lexicons(lexicon), _terms(whole)
     samples = _samples(corpus, lexicons)
     output = _output(out, corpus, lexicons, whole, overwrite=overwrite)
@@ -91,51 +83,29 @@ def extend(
     model: _ModelArgument,
     corpus: _Sources,
     *,
-    terms: Annotated[
-        int, typer.Option(min=1, max=10_000_000, help="Number of words to add.", rich_help_panel="Words to add")
-    ],
+    terms: Annotated[int, words_option(min=1, max=10_000_000, help="Number of words to add.")],
     out: _Out,
     lexicon: _Lexicons = None,
     term_file: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Terms whose words are added first, one per line.", rich_help_panel="Words to add"
-        ),
+        Path | None, words_option(metavar="FILE", help="Terms whose words are added first, one per line.")
     ] = None,
     any_word: Annotated[
-        bool,
-        typer.Option(
-            "--any-word", help="Consider any frequent word, not only words of entities.", rich_help_panel="Words to add"
-        ),
+        bool, words_option("--any-word", help="Consider any frequent word, not only words of entities.")
     ] = False,
     strict: Annotated[
-        bool,
-        typer.Option(
-            "--strict",
-            help="Add only words that leave the pieces of all other words unchanged.",
-            rich_help_panel="Words to add",
-        ),
+        bool, words_option("--strict", help="Add only words that leave the pieces of all other words unchanged.")
     ] = False,
-    min_count: Annotated[
-        int, typer.Option(min=1, help="Minimum count of a word to be added.", rich_help_panel="Words to add")
-    ] = 2,
+    min_count: Annotated[int, words_option(min=1, help="Minimum count of a word to be added.")] = 2,
     reuse_unused: Annotated[
-        bool,
-        typer.Option(
-            "--reuse-unused", help="Use the slots of [unused1], [unused2], ... first.", rich_help_panel="Words to add"
-        ),
+        bool, words_option("--reuse-unused", help="Use the slots of [unused1], [unused2], ... first.")
     ] = False,
     held_out: Annotated[
-        int,
-        typer.Option(
-            min=0, help="Hold out every n-th document to measure the gain on; 0: none.", rich_help_panel="Words to add"
-        ),
+        int, words_option(min=0, help="Hold out every n-th document to measure the gain on; 0: none.")
     ] = 10,
     overwrite: Overwrite = False,
     as_json: _Json = False,
 ) -> None:
     """Add words to a vocabulary, so that each becomes one token, and embeddings for them to the model."""
-
     lexicons, forced = _lexicons(lexicon), _terms(term_file)
     samples, subject = _samples(corpus, lexicons), vocab.open_tokenizer_with_model(model)
     settings = ExtendSettings(
@@ -164,7 +134,6 @@ def prune(
     as_json: _Json = False,
 ) -> None:
     """Remove pieces that a corpus does not use, and their embeddings."""
-
     samples, subject = _samples(corpus, None), vocab.open_tokenizer_with_model(model)
     output = _output(out, [*_local(model), *corpus], None, None, overwrite=overwrite)
     with _show_reading(samples):
@@ -184,7 +153,6 @@ def report(
     as_json: _Json = False,
 ) -> None:
     """Report how well a tokenizer fits a corpus, and what adding words would save."""
-
     check_page(html)
     tokenizer = Tokenizer.open(model)
     other = None if against is None else (_short(against), Tokenizer.open(against))
@@ -201,7 +169,6 @@ def report(
 
 
 def _lexicons(options: list[str] | None) -> OpenedLexicons | None:
-
     if not options:
         return None
     lexicons = open_lexicons(LexiconFile(*parse_lexicon_option(option)) for option in options)
@@ -211,19 +178,16 @@ def _lexicons(options: list[str] | None) -> OpenedLexicons | None:
 
 
 def _terms(path: Path | None) -> list[str]:
-
     return [] if path is None else [term for term, _ in read_lexicon(path, "terms").terms]
 
 
 def _samples(paths: list[Path], lexicons: OpenedLexicons | None) -> TextSampleReader:
-
     return TextSampleReader.open(paths, None if lexicons is None else lexicons.gazetteer)
 
 
 @contextmanager
 def _show_reading(samples: TextSampleReader) -> Iterator[None]:
     """Show on a terminal how far the reading has come."""
-
     with ProgressBar(sys.stderr) as bar:
         samples.on_progress = bar.show
         try:
@@ -236,13 +200,11 @@ def _show_reading(samples: TextSampleReader) -> Iterator[None]:
 def _output(
     out: Path, inputs: list[Path], lexicons: OpenedLexicons | None, extra: Path | None, *, overwrite: bool
 ) -> VocabOutput:
-
     files = () if lexicons is None else (source.path for source in lexicons.sources)
     return VocabOutput(out, [*inputs, *(path for path in (*files, extra) if path)], overwrite)
 
 
 def _local(model: str) -> list[Path]:
-
     return [] if is_hub_id(model) else [Path(model)]
 
 
@@ -261,7 +223,6 @@ def _finish(samples: TextSampleReader) -> None:
 
 
 def _print_result(lines: list[str], content: dict[str, Any], as_json: bool) -> None:
-
     if as_json:
         print_json(content, indent=2)
     else:
@@ -336,14 +297,12 @@ def _pruned_lines(done: VocabPruneResult) -> list[str]:
 
 
 def _pruned_json(done: VocabPruneResult) -> dict[str, Any]:
-
     numbers = {name: value for name, value in vars(done).items() if name != "pruning"}
     pruning = done.pruning
     return {"pieces": len(pruning.kept_ids), "dropped": pruning.dropped, **numbers, "proof": asdict(pruning.proof)}
 
 
 def _print_tables(tables: tuple[VocabTable, ...]) -> None:
-
     console = stdout_console()
     for table in tables:
         shown = RichTable(box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False)

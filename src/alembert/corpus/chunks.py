@@ -16,7 +16,6 @@ computed for the search for duplicates. The result depends on the chunk alone, w
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import re
 from collections import Counter
@@ -24,16 +23,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from alembert import artifact
 from alembert.corpus.clean import BuildSettings, CleanedText, CleanSettings, clean
-from alembert.corpus.document import Document, Entity, Relation, Section, Span, collect_targets
+from alembert.corpus.document import Document, Entity, Relation, Section, Span, collect_targets, hash_id
 from alembert.corpus.duplicates import SIGNATURE_BYTES, compute_signature
 from alembert.corpus.readers import DeletedRecord, Item, Remark, SetAside
+from alembert.corpus.readers.contract import generalise_reason
 from alembert.corpus.store import CorpusDocument, CorpusEntity, to_bytes, to_table
 from alembert.text.gazetteer import Gazetteer
 from alembert.text.language import UNKNOWN_LANGUAGE, detect_language
@@ -91,7 +90,7 @@ class ChunkStore:
         head = {
             "counts": dict(sorted(chunk.counts.items())),
             "citations": [asdict(citation) for citation in chunk.citations],
-            "set_aside": to_set_aside_records(chunk.set_aside),
+            "set_aside": [record.to_record() for record in chunk.set_aside],
             "annotated": [n for n, entry in enumerate(chunk.entries) if entry.document.is_annotated],
             "matched": sorted(chunk.matched),
         }
@@ -129,10 +128,6 @@ class ChunkStore:
         return self._input(file) / f"{number:06}.{ending}"
 
 
-def hash_id(name: str) -> int:
-    return int.from_bytes(hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest())
-
-
 def split_into_chunks(items: Iterator[Item], settings: BuildSettings) -> Iterator[Sequence[Item]]:
     """Cut the items of an input into chunks; a translation stays with the citation before it."""
     chunk: list[Item] = []
@@ -149,8 +144,6 @@ def split_into_chunks(items: Iterator[Item], settings: BuildSettings) -> Iterato
 
 
 _CJK = re.compile(f"[{CJK}]")
-_DETAIL = re.compile(r"\s*[(:;].*")
-_NUMBER = re.compile(r"(?<![\w-])[A-Z]?\d+(?:[.,]\d+)*")
 """A number, or an id such as T12; not the one in the name of an encoding, such as utf-8."""
 MEDLINE = "medline"
 
@@ -241,15 +234,6 @@ class ChunkProcessor:
 def _read_gold_mentions(document: Document) -> Iterator[CorpusEntity]:
     for entity in document.entities:
         yield CorpusEntity(entity.start, entity.end, entity.label, entity.concepts, gold=True)
-
-
-def generalise_reason(reason: str) -> str:
-    """Remove numbers, ids and details from a reason, so that similar ones are counted together.
-
-    >>> generalise_reason("the row has 3 columns where the first has 12 (see line 1)")
-    'the row has N columns where the first has N'
-    """
-    return _NUMBER.sub("N", _DETAIL.sub("", reason))
 
 
 def _count_read(document: Document, cleaned: CleanedText, counts: Counter[str]) -> None:
@@ -348,17 +332,3 @@ def compute_sizes(entry: CorpusDocument, labels: Sequence[str]) -> list[int]:
     text = entry.document.text
     gold = len(entry.document.entities)
     return [len(entry.sentences), count_words(text), len(text), gold, *(counts[label] for label in labels)]
-
-
-def to_set_aside_records(asides: Sequence[SetAside]) -> list[dict[str, Any]]:
-    """Return the records of `set-aside.jsonl`."""
-    return [
-        {
-            "file": record.source,
-            "position": record.position,
-            "id": record.id,
-            "reason": record.reason,
-            "kind": record.kind,
-        }
-        for record in asides
-    ]

@@ -1,16 +1,16 @@
 """Clean a document: normalise its text, remove boilerplate, decide whether to keep it.
 
-In: a text and `CleanSettings`. Out: `CleanedText`, with the new text, the mapping between old and new offsets, what each
-step did, and the reason if the document is dropped. Each step is a setting and is counted; nothing is lost silently.
-Duplicates need all documents and are decided afterwards (`decide`).
+In: a text and `CleanSettings`. Out: `CleanedText`, with the new text, the mapping between old and new offsets, what
+each step did, and the reason if the document is dropped. Each step is a setting and is counted; nothing is lost
+silently. Duplicates need all documents and are decided afterwards (`decide`).
 
 Boilerplate is machine-made headings ("ABSTRACT.METHODS:" on a line of its own, and the "TITLE:" before a title),
 copyright notices ("© 2020 Elsevier Ltd. All rights reserved."), and publishers' notes ("The pre-publication history for
 this paper can be accessed here: ..."). The blank lines of a heading stay, so that sections remain separated.
 
-`BuildSettings` are those of `corpus build`, the same in Python, in a TOML file (tables `[clean]` and `[read]`) and in the
-manifest. Paths of lexicons and word lists are inputs, not settings: they are identified by their content, so a corpus
-does not depend on where they are.
+`BuildSettings` are those of `corpus build`, the same in Python, in a TOML file (tables `[clean]` and `[read]`) and
+in the manifest. Paths of lexicons and word lists are inputs, not settings: they are identified by their content, so a
+corpus does not depend on where they are.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final, Literal
 
 from alembert.corpus.readers import FORMATS, ReadOptions
 from alembert.errors import BadSetting
-from alembert.settings import apply_changes, as_table, read_toml
+from alembert.settings import as_table
 from alembert.text.language import UNKNOWN_LANGUAGE, detect_language
 from alembert.text.normalise import NormalisedText, UnicodeForm, normalise, remove_spans
 from alembert.text.sentences import CJK, guess_language
@@ -255,7 +254,3 @@ RAW_FILE_SETTINGS: Final = BuildSettings(
     )
 )
 """For files that a user trains on directly: every document is kept as it is."""
-
-
-def read_build_settings(path: Path) -> BuildSettings:
-    return apply_changes(BuildSettings(), read_toml(path), str(path))

@@ -23,8 +23,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from alembert.corpus.chunks import SIZE_NAMES, ChunkSidecar, ChunkStore, hash_id
+from alembert.corpus.chunks import SIZE_NAMES, ChunkSidecar, ChunkStore
 from alembert.corpus.clean import CleanSettings
+from alembert.corpus.document import hash_id
 from alembert.corpus.duplicates import SIGNATURE_BYTES, Deduplicator
 
 DECISION_NAMES = ("kept", "superseded", "deleted", "exact duplicate", "near duplicate")

@@ -13,6 +13,7 @@ the source states it, and training and scoring must take it into account.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -309,3 +310,8 @@ def _relation(record: Mapping[str, Any]) -> Relation:
         arguments=_pairs(record["arguments"]),
         attributes=_pairs(record.get("attributes")),
     )
+
+
+def hash_id(name: str) -> int:
+    """Return 64 bits that stand for the id of a document."""
+    return int.from_bytes(hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest())

@@ -1,13 +1,14 @@
 """The verb `corpus label`: sentences with entities found by dictionaries, without those that other files have.
 
-A sentence that is in one of the excluded files, or holds a sentence of theirs, is left out. Letters and digits in lower case are compared alone: white space, punctuation and the spaces between
-the tokens of CoNLL files make no difference. A sentence of up to 60 such characters must be the same as a whole one of the
-files; a longer one may begin and end anywhere, since files divide text into sentences in different ways.
+A sentence that is in one of the excluded files, or holds a sentence of theirs, is left out. Letters and digits in lower
+case are compared alone: white space, punctuation and the spaces between the tokens of CoNLL files make no difference. A
+sentence of up to 60 such characters must be the same as a whole one of the files; a longer one may begin and end
+anywhere, since files divide text into sentences in different ways.
 
-In: a Corpus folder or raw files, lexicons by label, files whose sentences must not be used, settings. Out: a file of JSON
-lines, one sentence each, as `finetune --task tag` reads them; where the dictionaries are unsure the sentence lists unknown
-stretches (`text.dictionary_labels`), in which a tagger learns nothing. Which sentences are drawn depends on their text and
-the seed alone, not on the order or the names of the files.
+In: a Corpus folder or raw files, lexicons by label, files whose sentences must not be used, settings. Out: a file of
+JSON lines, one sentence each, as `finetune --task tag` reads them; where the dictionaries are unsure the sentence lists
+unknown stretches (`text.dictionary_labels`), in which a tagger learns nothing. Which sentences are drawn depends on
+their text and the seed alone, not on the order or the names of the files.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Batches of texts of similar length within a budget of tokens, and several batches at once.
 
-Texts are sorted by length and cut into batches. `map_in_threads` computes batches in one stream of work per core, with a
-bounded look-ahead, and returns results in the order of the batches. On a CPU, two batches on one core each finish sooner
-than one batch after the other on two cores: no core waits for the other inside a matrix product. Streams may be nested.
+Texts are sorted by length and cut into batches. `map_in_threads` computes batches in one stream of work per core,
+with a bounded look-ahead, and returns results in the order of the batches. On a CPU, two batches on one core each
+finish sooner than one batch after the other on two cores: no core waits for the other inside a matrix product. Streams
+may be nested.
 """
 
 from collections import deque

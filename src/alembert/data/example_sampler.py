@@ -6,12 +6,12 @@ length is one product instead of many small ones, and then the micro-batches of 
 compares with each other come in groups of a fixed number instead, whatever their lengths, and the few that are left at
 the end of a pass wait for the next.
 
-A pass over several tasks has about as many micro-batches as their own passes together. Each task gets its share by its
-size (the micro-batches of its own pass), or by its size to the power of 1 / temperature, which gives small tasks more and
-large ones fewer. The micro-batches of all tasks are shuffled; each task goes through its data in its own order. A task
-with more than its own pass repeats its data in another order; one with fewer sees another part in each pass. With
-temperature 1 every item comes once in a pass. A pass is planned whole when it begins, from the seed and its number
-alone, so a run can resume at any `Cursor`.
+A pass over several tasks has about as many micro-batches as their own passes together. Each task gets its share by
+its size (the micro-batches of its own pass), or by its size to the power of 1 / temperature, which gives small tasks
+more and large ones fewer. The micro-batches of all tasks are shuffled; each task goes through its data in its own
+order. A task with more than its own pass repeats its data in another order; one with fewer sees another part in each
+pass. With temperature 1 every item comes once in a pass. A pass is planned whole when it begins, from the seed and its
+number alone, so a run can resume at any `Cursor`.
 """
 
 from __future__ import annotations

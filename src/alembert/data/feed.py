@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Final, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -22,21 +22,12 @@ from alembert.data.batching import group_by_budget
 from alembert.data.order import Permutation, make_rng, stable_hash
 from alembert.data.sequences import TokenSpan
 
+if TYPE_CHECKING:
+    from alembert.corpus.shards import TokenArrays
+
+
 WINDOW_TOKENS: Final = 1 << 18
 """Tokens of a window, about: many times a step, and planned in well under a second."""
-
-
-class DocumentSource(Protocol):
-    """What the order is made of: shards, or anything that knows its documents' sentences."""
-
-    @property
-    def hashes(self) -> npt.NDArray[np.uint64]: ...
-
-    def __len__(self) -> int: ...
-
-    def get_token_range(self, document: int) -> tuple[int, int]: ...
-
-    def get_sentence_borders(self, document: int) -> npt.NDArray[np.int64]: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +69,7 @@ class SequenceBatchPlan:
 class HeldOutSplit:
     """Documents that are held out, by their content: the same ones whatever the order of the corpus."""
 
-    def __init__(self, source: DocumentSource, share: float) -> None:
+    def __init__(self, source: TokenArrays, share: float) -> None:
         self._hashes = source.hashes
         self._limit = int(share * 2**64)
         count = sum(int((block < self._limit).sum()) for block in _blocks(self._hashes))
@@ -104,7 +95,7 @@ class SequenceSampler:
 
     def __init__(
         self,
-        source: DocumentSource,
+        source: TokenArrays,
         split: HeldOutSplit,
         *,
         seed: int,
@@ -155,7 +146,7 @@ class SequenceSampler:
 
 
 def build_sequences(
-    source: DocumentSource, document: int, cutting: SequenceSpec, rng: np.random.Generator, split: HeldOutSplit
+    source: TokenArrays, document: int, cutting: SequenceSpec, rng: np.random.Generator, split: HeldOutSplit
 ) -> list[TokenSpan]:
     """Make sequences of one document."""
     if cutting.pairs == "next_sentence":

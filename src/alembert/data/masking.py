@@ -1,24 +1,17 @@
 """What a model in training sees in place of a text's tokens: masks, or other words and entities.
 
-Masked language modelling: which positions are predicted, and what the model sees instead.
+`choose_positions` and `corrupt` mask. In: an instance, settings, a random generator. Out: the chosen positions with the
+unit that each belongs to, and the corrupted tokens. Pieces are chosen as BERT was published (Devlin et al. 2019), words
+as its whole-word checkpoints (a word that no longer fits is skipped). Spans follow SpanBERT (Joshi et al. 2020), except
+that a word at the end of the budget is left out where SpanBERT masks a part of it. Entities are our own: each is masked
+whole or not at all.
 
-In: an instance, settings, a random generator. Out: the chosen positions with the unit that each belongs to, and the
-corrupted tokens. Pieces are chosen as BERT was published, words as its whole-word checkpoints (a word that no longer
-fits is skipped). Spans follow SpanBERT, except that a word at the end of the budget is left out where SpanBERT masks a
-part of it. Entities are our own: each is masked whole or not at all.
-
-Devlin et al. 2019 (BERT), Joshi et al. 2020 (SpanBERT).
-
-Replaced tokens without a generator: entities give way to others of their type, words to words of the same text.
-
-In: a training sequence, a table of what stands in training text, settings, a random generator. Out: the sequence with
-some units replaced. A unit and its replacement have the same number of pieces: positions, masks and tags stay where
-they are, and the length of a word does not betray it. A replacement is drawn among all occurrences, so that frequent
-words come often; it may happen to be what stood there already, and then nothing was replaced, as in ELECTRA.
-
-The table reads a sample of the training documents, always the same one, so that it fits into memory and opens soon.
-
-Clark et al. 2020 (ELECTRA) draw tokens from a small language model instead.
+`ReplacementTable` replaces without a generator: entities give way to others of their type, words to words of the same
+text; ELECTRA (Clark et al. 2020) draws tokens from a small language model instead. A unit and its replacement have the
+same number of pieces: positions, masks and tags stay where they are, and the length of a word does not betray it. A
+replacement is drawn among all occurrences, so that frequent words come often; it may happen to be what stood there
+already, and then nothing was replaced, as in ELECTRA. The table reads a sample of the training documents, always the
+same one, so that it fits into memory and opens soon.
 """
 
 from __future__ import annotations

@@ -5,14 +5,10 @@ sequence reads well and is often shorter than it could be; cut at tokens, all bu
 `TokenSpan` is small, so that a window of thousands of them is planned ahead. An `Instance` holds the tokens themselves,
 with `[CLS]` and `[SEP]`, and is built when it is needed.
 
-Pairs of segments: next sentence as BERT was published, and sentence order as in ALBERT.
-
-In: the sentence borders of a document, and for a random partner those of another one. Out: stretches with two ranges
-and a label. Both follow the published scripts choice by choice, in distribution, not draw by draw: sentences are
-contiguous in the shards, so a segment is a range of tokens and cutting it short is arithmetic. As published, a pair
-that is too long loses tokens; single sequences (`data/sequences.py`) lose none.
-
-Devlin et al. 2019 (BERT), Lan et al. 2020 (ALBERT).
+Pairs of segments are those of BERT (next sentence, Devlin et al. 2019), for which a random partner lends its sentences,
+and of ALBERT (sentence order, Lan et al. 2020). They follow the published scripts choice by choice, in distribution,
+not draw by draw: sentences are contiguous in the shards, so a segment is a range of tokens and cutting it short is
+arithmetic. As published, a pair that is too long loses tokens; single sequences lose none.
 """
 
 from __future__ import annotations
@@ -20,10 +16,13 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from alembert.corpus.shards import TokenArrays
 
 TokenRange = tuple[int, int]
 
@@ -127,20 +126,8 @@ SHORT_SHARE = 0.1
 _TRIES = 10
 
 
-class SentenceSource(Protocol):
-    """Where sentences come from: the part of `Shards` that pairs need."""
-
-    def __len__(self) -> int:
-        """Count the documents."""
-        ...
-
-    def get_sentence_borders(self, document: int) -> npt.NDArray[np.int64]:
-        """Return the tokens at which a document's sentences begin, and the end of the last."""
-        ...
-
-
 def build_next_sentence_pairs(
-    source: SentenceSource,
+    source: TokenArrays,
     document: int,
     *,
     length: int,
@@ -173,7 +160,7 @@ def build_next_sentence_pairs(
 
 
 def build_sentence_order_pairs(
-    source: SentenceSource,
+    source: TokenArrays,
     document: int,
     *,
     length: int,
@@ -204,7 +191,7 @@ def build_sentence_order_pairs(
     return pairs
 
 
-def _sentences(source: SentenceSource, document: int) -> list[int]:
+def _sentences(source: TokenArrays, document: int) -> list[int]:
     """Return the borders of the sentences that have tokens."""
     return list(dict.fromkeys(source.get_sentence_borders(document).tolist()))
 
@@ -226,7 +213,7 @@ def _draw_split(first: int, end: int, rng: np.random.Generator) -> int:
 
 
 def _random_document(
-    source: SentenceSource, own: int, rng: np.random.Generator, is_training: Callable[[int], bool]
+    source: TokenArrays, own: int, rng: np.random.Generator, is_training: Callable[[int], bool]
 ) -> list[int]:
     """Draw the sentences of a random document; as published, its own if ten tries all gave that."""
     for _ in range(_TRIES):
@@ -237,7 +224,7 @@ def _random_document(
 
 
 def _draw_document(
-    source: SentenceSource, rng: np.random.Generator, is_training: Callable[[int], bool]
+    source: TokenArrays, rng: np.random.Generator, is_training: Callable[[int], bool]
 ) -> tuple[int, list[int]]:
     """Draw evenly from the documents of the training part that have tokens."""
     while True:

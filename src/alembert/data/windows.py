@@ -1,12 +1,14 @@
 """Rows of token ids with features of their tokens, and the overlapping windows of a long text.
 
-The features of a token are rows of an embedding table. A model that always sees the matches of a lexicon learns to lean on them. So in training each match is dropped with a
-probability of its own, in a way that depends on the seed of the draw alone.
+In: a number of tokens, the limit and the overlap. Out: windows in order, each of which becomes a `Row`. Each token
+belongs to the own zone of exactly one window, where it has context on both sides; answers elsewhere in a window are not
+used. Borders fall on sentence starts where one is within reach, else on word starts. That wastes some room in each
+window (a quarter of what is left of it without the overlap, at either end, at most), and spares the model half
+sentences.
 
-In: a number of tokens, the limit and the overlap. Out: windows in order, each of which becomes a `Row`. Each token belongs to the own zone of
-exactly one window, where it has context on both sides; answers elsewhere in a window are not used. Borders fall on
-sentence starts where one is within reach, else on word starts. That wastes some room in each window (a quarter of what
-is left of it without the overlap, at either end, at most), and spares the model half sentences.
+The features of a token are rows of an embedding table. A model that always sees the matches of a lexicon learns to lean
+on them, so in training each match is dropped with a probability of its own, which depends on the seed of the draw
+alone.
 """
 
 from __future__ import annotations

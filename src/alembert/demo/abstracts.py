@@ -1,7 +1,7 @@
 """The first step of the demo: a model that ships with the package annotates the abstracts of the sample.
 
-In: the abstracts and the model. Out: the annotated abstracts in the demo's folder, and what was found in numbers. Nothing
-is trained for it. A package without shipped models, such as an incomplete checkout, skips the step.
+In: the abstracts and the model. Out: the annotated abstracts in the demo's folder, and what was found in numbers.
+Nothing is trained for it. A package without shipped models, such as an incomplete checkout, skips the step.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """The page of the demo: the abstracts with their entities, then what came out of the chain.
 
-In: what the steps left in their folders, and what they printed. Out: the page. What a shipped model found stands first,
-then what came out of the chain: annotated text, and the models in one table and one plot; then how they learnt, what was
-done, and where to go next.
-
-The abstracts have no right answers, so the lines below entities show how sure
-the model is.
+In: what the steps left in their folders, and what they printed. Out: the page. What a shipped model found stands first;
+the abstracts have no right answers, so the lines below entities show how sure the model is. Then come annotated text of
+the chain, its models in one table and one plot, how they learnt, what was done, and where to go next.
 """
 
 from __future__ import annotations

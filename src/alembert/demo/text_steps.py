@@ -1,6 +1,7 @@
-"""The steps of the chain before training: the machine, a corpus, a vocabulary, a checkpoint, the vocabulary extended.
+"""The steps of the demo that do not train.
 
-The steps after it, which put a model to work: an Export, annotated documents, all models side by side.
+Before training: the machine, a corpus, a vocabulary and a checkpoint. After it: an Export, annotated documents, and all
+models side by side.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
 """Checkpoints: a model with its tokenizer and labels in one folder that Hugging Face tools open.
 
 `open` reads a folder (or, with `hub:`, a model of the Hugging Face hub) and checks it against its own configuration
-before memory is taken; `Checkpoint.save` writes it so that `transformers.AutoModel...from_pretrained` opens it.
-Nothing from a checkpoint is executed or unpickled.
-
-`convert`: rewrite a checkpoint with old `.bin` weights as safetensors, once and explicitly.
-
-A `.bin` file is a pickle. It is read with torch's weights-only loader and in no other way, so nothing in it can run.
+before memory is taken; `Checkpoint.save` writes it so that `transformers.AutoModel...from_pretrained` opens it. Nothing
+from a checkpoint is executed. A `.bin` file is a pickle: `convert` rewrites such weights as safetensors, once and
+explicitly, and reads them with torch's weights-only loader and in no other way, so that nothing in them can run.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """A student made of a teacher: its shape, and the weights that it begins with.
 
-In: the teacher's Checkpoint, and a size (`4x312`), a part of the teacher's layers (`half`), or the folder of an existing
-student. Out: a Checkpoint without heads, which `surgery.with_heads` adds. A student of the teacher's shape begins as its
-layers, bit for bit; a narrower one as its narrowed weights (`student_weights`); one from scratch with fresh weights.
-With another tokenizer, a piece begins as the mean of the teacher's pieces of it. A student from a folder
+In: the teacher's Checkpoint, and a size (`4x312`), a part of the teacher's layers (`half`), or the folder of an
+existing student. Out: a Checkpoint without heads, which `surgery.with_heads` adds. A student of the teacher's shape
+begins as its layers, bit for bit; a narrower one as its narrowed weights (`student_weights`); one from scratch with
+fresh weights. With another tokenizer, a piece begins as the mean of the teacher's pieces of it. A student from a folder
 keeps its heads and weights; only markers that a task has added to the teacher's vocabulary are added to it.
 """
 
@@ -20,14 +20,7 @@ from alembert.errors import BadFile, BadSetting
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.checkpoint import open as open_checkpoint
 from alembert.files.family import Blueprint
-from alembert.files.student_shape import (
-    StudentSettings,
-    StudentShape,
-    check_depth,
-    is_size,
-    parse_size,
-    resolve_shape,
-)
+from alembert.files.student_shape import StudentSettings, StudentShape, check_depth, is_size, parse_size, resolve_shape
 from alembert.files.student_weights import StateDict, average_rows, map_blocks, map_pieces, narrow_weights
 from alembert.files.surgery import TOKEN_EMBEDDING, with_added_pieces
 from alembert.hub import is_hub_id

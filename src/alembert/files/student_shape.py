@@ -1,8 +1,8 @@
 """The shape of a student: its settings, and its configuration checked against the teacher's.
 
 In: a size (`4x312`, `half`), the teacher's configuration and `StudentSettings`. Out: a `StudentShape`, the student's
-configuration with the teacher's layer for each of its own; or an error. No torch is needed, so that settings are checked
-before it is loaded.
+configuration with the teacher's layer for each of its own; or an error. No torch is needed, so that settings are
+checked before it is loaded.
 
 A teacher whose layers share weights (ALBERT) has students that share theirs alike: as many groups, or one a layer where
 the student has fewer layers than groups. Embeddings that are narrower than the states keep their width.

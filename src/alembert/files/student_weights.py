@@ -1,7 +1,7 @@
 """The weights of a student: the teacher's, narrowed to its shape and averaged to its vocabulary.
 
-In: the teacher's model, the student's `StudentShape`, and rows of text. Out: the student's weights. The teacher reads the
-rows once, and its states decide what is kept:
+In: the teacher's model, the student's `StudentShape`, and rows of text. Out: the student's weights. The teacher
+reads the rows once, and its states decide what is kept:
 
 - of the states, the coordinates that vary most, the same in all layers, so that residuals and layer norms keep their
   meaning. Matrices that write into the states lose the other rows; matrices that read them get the other coordinates

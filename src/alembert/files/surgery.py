@@ -1,13 +1,14 @@
 """Changes of a checkpoint's heads, dropout, vocabulary or weights that leave everything else alone.
 
-Heads that a checkpoint has already keep their weights; others begin fresh, but for language models that come to copy or
-cease to. A changed vocabulary resizes the token embedding (and with it the tied output) and the output bias; every other
-weight is the very same tensor. A new row is the mean of the rows of the pieces that its word had before, so that the model
-starts from what it knew of the word.
+Heads that a checkpoint has already keep their weights; others begin fresh, but for language models that come to copy
+or cease to. A changed vocabulary resizes the token embedding (and with it the tied output) and the output bias; every
+other weight is the very same tensor. A new row is the mean of the rows of the pieces that its word had before, so that
+the model starts from what it knew of the word.
 
-Two Checkpoints of one shape are mixed: the result is on the straight line between them, which often keeps what the first
-knew and gains what the second has learnt (Wortsman et al. 2022, https://arxiv.org/abs/2109.01903). Rows of the vocabulary
-are matched by their piece. What only one of the two has, such as a head or new pieces, is taken from it as it is.
+Two Checkpoints of one shape are mixed: the result is on the straight line between them, which often keeps what the
+first knew and gains what the second has learnt (Wortsman et al. 2022, https://arxiv.org/abs/2109.01903). Rows of the
+vocabulary are matched by their piece. What only one of the two has, such as a head or new pieces, is taken from it as
+it is.
 """
 
 from __future__ import annotations

@@ -24,13 +24,7 @@ from alembert.text.extend import extend as choose_and_extend
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.tokenizer_files import TokenizerSettings
 from alembert.text.tokenizer_report import TokenizerReport, build_tokenizer_report
-from alembert.text.word_counts import (
-    TextSample,
-    WordCounts,
-    WordSplitter,
-    count_corpus_words,
-    count_corpus_words_split,
-)
+from alembert.text.word_counts import TextSample, WordCounts, WordSplitter, count_corpus_words, count_corpus_words_split
 
 if TYPE_CHECKING:
     from alembert.files.checkpoint import Checkpoint

@@ -65,11 +65,11 @@ class SafetensorsWeights:
     def find(cls, folder: Path) -> SafetensorsWeights | None:
         """Read the headers of a folder's weights; none: there is no safetensors file."""
         if (folder / WEIGHTS_FILE).is_file():
-            paths = [_own_file(folder, WEIGHTS_FILE)]
+            paths = [_find_own_file(folder, WEIGHTS_FILE)]
             listed = None
         elif (folder / INDEX_FILE).is_file():
             listed = _read_index(folder / INDEX_FILE)
-            paths = [_own_file(folder, name) for name in sorted(set(listed.values()))]
+            paths = [_find_own_file(folder, name) for name in sorted(set(listed.values()))]
         else:
             return None
         headers = {path: read_header(path) for path in paths}
@@ -87,7 +87,7 @@ class SafetensorsWeights:
         return tensor
 
 
-def _own_file(folder: Path, name: str) -> Path:
+def _find_own_file(folder: Path, name: str) -> Path:
     """Find a file of the folder; refuse a link that leads out of it, unless into the cache of the Hugging Face hub.
 
     There a model is the folder `snapshots/<revision>`, whose files are links into the `blobs` beside `snapshots`.

@@ -1,20 +1,17 @@
 """What is known and set before any library loads: the processor, the cache of measurements, environment variables.
 
-What the processor says about itself, and the key under which answers about it are remembered.
+All of it is read at `import alembert`, hence standard library only, no subprocess, and NamedTuple instead of dataclass
+(whose import alone costs ten milliseconds). What the processor advertises is not yet believed (see `trials`); it is the
+key under which measurements are remembered.
 
-Read at `import alembert`, hence standard library only, no subprocess, and NamedTuple instead of dataclass (whose
-import alone costs ten milliseconds). What is advertised here is not yet believed: see `trials`.
+The cache is one small JSON file per machine and library version, and may be lost at any time: whatever cannot be read,
+is damaged or belongs to another machine counts as absent, and a folder that cannot be written is no error. Files are
+replaced atomically, so processes may race.
 
-The cache of what was measured: one small JSON file per machine and library version.
-
-A cache may be lost at any time: whatever cannot be read, is damaged or belongs to another machine counts as absent,
-and a folder that cannot be written is no error. Files are replaced atomically, so processes may race.
-
-The environment variables that torch, OpenVINO and their dependencies read when they load.
-
-Called at `import alembert`, from any entry point; worker processes inherit the result. A variable that the user has set
-is never touched. Ours are listed in `ALEMBERT_ENVIRONMENT`, so that a worker can tell an inherited value of ours, which
-it may decide anew (it may run on another machine), from the user's own.
+The environment variables are those that torch, OpenVINO and their dependencies read when they load; worker processes
+inherit them. A variable that the user has set is never touched. Ours are listed in `ALEMBERT_ENVIRONMENT`, so that a
+worker can tell an inherited value of ours, which it may decide anew (it may run on another machine), from the user's
+own.
 """
 
 from __future__ import annotations

@@ -4,11 +4,11 @@ OpenVINO and NNCF report their use to a server through the package `openvino_tel
 hidden from them here, and they run without it. The instruction limit is in the environment since `import alembert`
 (`environment`).
 
-Compiled OpenVINO graphs are kept in the cache folder: compiling would take a third of a command's start. As with all that
-is cached (`environment`), whatever is missing, damaged or of another version or processor counts as absent, and a folder that
-cannot be written is no error. The last few graphs are kept, and no large ones: those take as long to read as to compile.
-The key is a hash of the graph's bytes, not of the folder's description: a folder whose files were changed must not pass
-for an intact one. SHA-256 takes about half a millisecond for a megabyte.
+Compiled OpenVINO graphs are kept in the cache folder: compiling would take a third of a command's start. As with all
+that is cached (`environment`), whatever is missing, damaged or of another version or processor counts as absent, and a
+folder that cannot be written is no error. The last few graphs are kept, and no large ones: those take as long to read
+as to compile. The key is a hash of the graph's bytes, not of the folder's description: a folder whose files were
+changed must not pass for an intact one. SHA-256 takes about half a millisecond for a megabyte.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ def import_openvino() -> Any:
 def get_core() -> Any:
     """Return the one Core of the process, which stays to its end.
 
-    Each Core moves the stack on which signals are handled, if there is one of its own (`faulthandler` makes it), and puts
-    back the one that it found when it goes. With several that come and go in any order, the next signal would run on
-    memory that is gone.
+    Each Core moves the stack on which signals are handled, if there is one of its own (`faulthandler` makes it), and
+    puts back the one that it found when it goes. With several that come and go in any order, the next signal would run
+    on memory that is gone.
     """
     core = import_openvino().Core()
     core.get_property("CPU", "FULL_DEVICE_NAME")  # the move comes with the first use
@@ -74,8 +74,8 @@ def import_nncf() -> Any:
 def make_compile_settings(threads: int, streams: int, *, exact: bool = True) -> dict[str, Any]:
     """Return the options of `compile_model`: so many independent streams on so many threads in all.
 
-    On processors with bfloat16 OpenVINO takes that by itself for whatever is not quantised. Where answers must be those of
-    float32 (`exact`), float32 is named.
+    On processors with bfloat16 OpenVINO takes that by itself for whatever is not quantised. Where answers must be those
+    of float32 (`exact`), float32 is named.
     """
     settings = {"INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": streams, "ENABLE_CPU_PINNING": False}
     return {**settings, "INFERENCE_PRECISION_HINT": "f32"} if exact else settings
@@ -188,7 +188,8 @@ def open_session(graph: Path | bytes, threads: int) -> Any:
     """Open a graph on the CPU; each call of it runs on so many threads.
 
     Threads that wait for each other inside a call spin: on a quiet machine a single text is ready sooner, beside a busy
-    process later (docs/export.md). Between calls they sleep: those that spin on would take the time of whatever else runs.
+    process later (docs/export.md). Between calls they sleep: those that spin on would take the time of whatever else
+    runs.
     """
     runtime = import_onnxruntime()
     options = runtime.SessionOptions()

@@ -1,16 +1,15 @@
 """Settings inside torch once it is loaded: threads, devices and the flushing of denormal numbers.
 
+A process uses as many threads as there are physical cores that it may use. Affinity and container quotas belong to the
+process, not to the machine, so this is worked out anew each time and never cached. Two hardware threads of one core
+share its multipliers, so they count once.
+
 Denormals slow a backward pass down tenfold. The flag that flushes them belongs to each thread, and torch sets it in the
 calling thread alone; OpenMP workers take it over from the thread that starts them. So workers that were started before
-(torch was used before alembert) are dismissed, and start again with the flag.
-If torch was imported first, the instruction limit still holds: oneDNN reads its variable at its first use, not when it
-is loaded (checked with torch 2.13 by setting SSE41 between the import and the first convolution: it ran 2.4x slower,
-and at full speed when set after the first).
-
-How many threads this process should use: the physical cores that it may use.
-
-Affinity and container quotas belong to the process, not to the machine, so this is worked out anew each time and never
-cached. Two hardware threads of one core share its multipliers, so they count once.
+(torch was used before alembert) are dismissed, and start again with the flag. If torch was imported first, the
+instruction limit still holds: oneDNN reads its variable at its first use, not when it is loaded (checked with torch
+2.13 by setting SSE41 between the import and the first convolution: it ran 2.4x slower, and at full speed when set after
+the first).
 """
 
 from __future__ import annotations
@@ -169,8 +168,8 @@ def _addresses_are_free() -> bool:
 def _ask_for_huge_pages(library: ctypes.CDLL) -> None:
     """Let the heap grow by 4 GB of addresses, and ask the system to fill them with pages of 2 MB when they are first used.
 
-    Such pages are found sooner by the processor, most of all inside a virtual machine: four to eight percent of a training
-    step (docs/benchmarks.md). A system that has none goes on with small ones.
+    Such pages are found sooner by the processor, most of all inside a virtual machine: four to eight percent of a
+    training step (docs/benchmarks.md). A system that has none goes on with small ones.
     """
     library.malloc.restype, library.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
     library.free.restype, library.free.argtypes = None, [ctypes.c_void_p]

@@ -1,7 +1,7 @@
 """`annotate`: a corpus of any size in, the same documents with what models find in them out, each exactly once.
 
-Each chunk of the input (`stream_job`) becomes one part of the output (`annotate_chunks`), which is on the disk before the
-record that counts it. Each document that is read is in a part, or in `set-aside.jsonl` with the reason.
+Each chunk of the input (`stream_job`) becomes one part of the output (`annotate_chunks`), which is on the disk
+before the record that counts it. Each document that is read is in a part, or in `set-aside.jsonl` with the reason.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from alembert.corpus.chunks import hash_id
-from alembert.corpus.document import Document
+from alembert.corpus.document import Document, hash_id
 from alembert.corpus.jobs import Progress
 from alembert.corpus.readers import FORMATS, ReadOptions
 from alembert.errors import BadSetting, require
@@ -32,15 +31,7 @@ from alembert.infer.annotate_chunks import (
 )
 from alembert.infer.annotate_pipeline import Pipeline, with_source
 from alembert.infer.stream import InputItem
-from alembert.infer.stream_job import (
-    SET_ASIDE_FILE,
-    Executor,
-    Ledger,
-    StreamJob,
-    StreamRun,
-    json_line,
-    set_aside_lines,
-)
+from alembert.infer.stream_job import SET_ASIDE_FILE, Executor, Ledger, StreamJob, StreamRun, json_line, set_aside_lines
 
 FORMAT: Final = 2
 _IDS_FILE: Final = ".ids"

@@ -9,13 +9,13 @@ The Annotations artefact has numbered parts in one of the writers' formats:
     parts.jsonl               a line a part: its documents, characters, and from which to which item of the input it goes
     set-aside.jsonl           what is not in a part: file, position, id, reason
 
-A part has its name only when all of it is on the disk. One that was written and is not in the record yet is written again
-by the next run, with the same bytes. A document that a writer cannot write at all is left out and named; what a format
-has no place for is counted by the writer.
+A part has its name only when all of it is on the disk. One that was written and is not in the record yet is written
+again by the next run, with the same bytes. A document that a writer cannot write at all is left out and named; what a
+format has no place for is counted by the writer.
 
-On a Ray cluster chunks are computed by its workers, and read and written here as ever; results come in the order of the
-input, whichever workers died meanwhile. Every worker opens the models once, so their folders must be there under the same
-paths; inputs and output are needed here alone. The price: texts go to the workers and come back annotated.
+On a Ray cluster chunks are computed by its workers, and read and written here as ever; results come in the order of
+the input, whichever workers died meanwhile. Every worker opens the models once, so their folders must be there under
+the same paths; inputs and output are needed here alone. The price: texts go to the workers and come back annotated.
 """
 
 from __future__ import annotations

@@ -1,16 +1,14 @@
 """Models in one pass over documents: each adds what it finds, and the next one sees it; lexicons add what they miss.
 
-In: fine-tuned models whose answers are annotations (`Task.annotation`), any number of them. Out: documents with entities,
-labels and relations. Tasks that read entities come last, whatever their order was: they see the entities that the
-document has by then: those of the models and lexicons before them, or those of the input if there is none. What the input
-had of the same kind is left out and counted, unless it is to be kept. A document's result does not depend on the documents
-beside it, but for the last digits of numbers: which rows share a batch changes the order of sums.
+In: fine-tuned models whose answers are annotations (`Task.annotation`), any number of them. Out: documents with
+entities, labels and relations. Tasks that read entities come last, whatever their order was: they see the entities that
+the document has by then: those of the models and lexicons before them, or those of the input if there is none. What the
+input had of the same kind is left out and counted, unless it is to be kept. A document's result does not depend on the
+documents beside it, but for the last digits of numbers: which rows share a batch changes the order of sums.
 
-Stages of a pipeline over documents: what each returns, and lexicons, whose terms are found beside what models find.
-
-Lexicons take documents with the entities that they have by then, and add an entity for each place where a term stands and
-no entity does: what a model found, or what was kept of the input, was chosen by its context, and a term was not. Labelled
-sentences are no such entities: they cover the whole text.
+Lexicons add an entity for each place where a term stands and no entity does: what a model found, or what was kept of
+the input, was chosen by its context, and a term was not. Labelled sentences are no such entities: they cover the whole
+text.
 """
 
 from __future__ import annotations
@@ -153,7 +151,8 @@ class Pipeline:
     ) -> Pipeline:
         """Put models and lexicons together; `keep` leaves what the input had beside what they find.
 
-        Terms of a lexicon that a tagger reads are handed to it, which decides by the context; those of others are marked.
+        Terms of a lexicon that a tagger reads are handed to it, which decides by the context; those of others are
+        marked.
         """
         files = {label: Path(path) for label, path in (lexicons or {}).items()}
         models = [

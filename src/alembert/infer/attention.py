@@ -1,9 +1,9 @@
 """Which tokens a model looks at when it reads a text, in every layer and head.
 
-In: an opened model and an input. Out: the probabilities with which each token was mixed into each other one. The fused
-kernels that compute attention do not return them, so they are computed once more from the queries and keys of the same
-forward pass, for this input alone. The input is read as `predict` reads it: in the windows of the task, with its segments
-and features, and as a prefix where the task generates.
+In: an opened model and an input. Out: the probabilities with which each token was mixed into each other one. The
+fused kernels that compute attention do not return them, so they are computed once more from the queries and keys of the
+same forward pass, for this input alone. The input is read as `predict` reads it: in the windows of the task, with its
+segments and features, and as a prefix where the task generates.
 """
 
 # L layers, H heads, T tokens

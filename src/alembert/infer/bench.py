@@ -1,9 +1,9 @@
 """The verb `bench`: how fast a fine-tuned model is on this machine, beside peers with the same weights.
 
-In: the folder of a model (an Export, or a Checkpoint) and files with texts. Out: texts and real tokens a second, how long
-single texts take, how long it takes to the first answer, the size of the folder, and the same of peers (`bench_peers`).
-Tokenising and decoding are part of every time. Texts are read before anything is measured, so they are all in memory:
-`limit` says how many are taken from the beginning of the files.
+In: the folder of a model (an Export, or a Checkpoint) and files with texts. Out: texts and real tokens a second, how
+long single texts take, how long it takes to the first answer, the size of the folder, and the same of peers
+(`bench_peers`). Tokenising and decoding are part of every time. Texts are read before anything is measured, so they are
+all in memory: `limit` says how many are taken from the beginning of the files.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Peers that `bench` measures beside a model: other ways to the answers of the same weights, if they are installed.
 
-In: an opened model. Out: peers that can read its folder, and why the others are left out. A Checkpoint of a tagger or of
-a classifier of texts is what transformers opens: its pipeline, called on the list of texts, and its model fed batches
-sorted by length. An Export is what OpenVINO or ONNX Runtime opens: its graph, fed batches as they come, without settings.
-transformers is no dependency: it is looked for, and never needed. Peers run on the CPU, in this process, on its threads.
+In: an opened model. Out: peers that can read its folder, and why the others are left out. A Checkpoint of a tagger
+or of a classifier of texts is what transformers opens: its pipeline, called on the list of texts, and its model fed
+batches sorted by length. An Export is what OpenVINO or ONNX Runtime opens: its graph, fed batches as they come, without
+settings. transformers is no dependency: it is looked for, and never needed. Peers run on the CPU, in this process, on
+its threads.
 """
 
 from __future__ import annotations

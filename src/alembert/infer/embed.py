@@ -42,14 +42,7 @@ from alembert.infer.index import (
     unit_line,
 )
 from alembert.infer.stream import InputItem
-from alembert.infer.stream_job import (
-    SET_ASIDE_FILE,
-    Ledger,
-    StreamJob,
-    StreamRun,
-    count_set_aside,
-    set_aside_lines,
-)
+from alembert.infer.stream_job import SET_ASIDE_FILE, Ledger, StreamJob, StreamRun, count_set_aside, set_aside_lines
 from alembert.tasks.example import Coverage
 from alembert.text.language import detect_language
 

@@ -9,11 +9,10 @@ Vectors of windows are computed by a Checkpoint in torch, whose states are poole
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +28,6 @@ from alembert.tasks.compare.pooling import Pooling, PoolingMode, read_pooling
 from alembert.tasks.example import Coverage
 from alembert.tasks.runtime import check_finite
 from alembert.tasks.runtime.export_files import is_export
-from alembert.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from alembert.infer.engine_torch import TorchEngine
@@ -42,38 +40,6 @@ if TYPE_CHECKING:
 TokenIds = npt.NDArray[np.int64]
 EMBED_HEAD: Final = "embed"
 """The kind of the head that makes vectors; among several tasks it is called as its task."""
-
-
-class VectorEngine(Protocol):
-    """What computes the vector of a window."""
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """The tokenizer that the model was trained with."""
-
-    @property
-    def max_tokens(self) -> int:
-        """Tokens that the model reads at once."""
-
-    def vectors(self, windows: Sequence[TokenIds]) -> VectorArray:
-        """Return the vector of each window, pooled as the model states it and not scaled."""
-
-
-class HiddenStateEngine(Protocol):
-    """What computes the states of tokens."""
-
-    @property
-    def tokenizer(self) -> Tokenizer: ...
-
-    @property
-    def max_tokens(self) -> int: ...
-
-    @property
-    def lock(self) -> AbstractContextManager[Any]:
-        """What a thread holds while it computes, if only one may at a time."""
-
-    def hidden_states(self, documents: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-        """Yield the number and the last states (T, D), a torch tensor, of each document, in any order."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +64,7 @@ class DenseLayer:
 class TorchVectorEngine:
     """Makes vectors with any Checkpoint: states from torch, pooled here."""
 
-    engine: HiddenStateEngine
+    engine: TorchEngine
     pooling: Pooling
     layer: DenseLayer | None = None
 
@@ -110,14 +76,6 @@ class TorchVectorEngine:
             return cls(engine, pooling)
         name = next(name for name, spec in heads.items() if spec.kind == EMBED_HEAD)
         return cls(engine, pooling, DenseLayer.from_head(engine.model.head(name)))
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        return self.engine.tokenizer
-
-    @property
-    def max_tokens(self) -> int:
-        return self.engine.max_tokens
 
     def vectors(self, windows: Sequence[TokenIds]) -> VectorArray:
         pooled_RD = np.empty((len(windows), self.pooling.dimension), np.float32)
@@ -141,14 +99,6 @@ class ExportVectorEngine:
     def from_engine(cls, engine: ExportEngine, pooling: Pooling) -> ExportVectorEngine:
         """Find the head that makes vectors."""
         return cls(engine, pooling, next(name for name, head in engine.facts.heads.items() if head.kind == EMBED_HEAD))
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        return self.engine.tokenizer
-
-    @property
-    def max_tokens(self) -> int:
-        return self.engine.max_tokens
 
     def vectors(self, windows: Sequence[TokenIds]) -> VectorArray:
         rows = [Row(ids=ids, positions=np.zeros(1, np.int64)) for ids in windows]
@@ -188,7 +138,7 @@ class EmbeddedTexts:
 class Embedder:
     """A model that makes vectors."""
 
-    engine: VectorEngine
+    vector_engine: TorchVectorEngine | ExportVectorEngine
     pooling: Pooling
     origin: ModelOrigin
     length: int
@@ -205,18 +155,14 @@ class Embedder:
     ) -> Embedder:
         """Open a model's folder; `mode` is for one that does not state its pooling, `length` for shorter windows."""
         folder = model_folder(model)
-        if is_export(folder):
-            engine, pooling = _open_export(folder, mode)
-        else:
-            engine, pooling = _open_checkpoint(folder, mode, device)
-        return cls(
-            engine, pooling, ModelOrigin.from_folder(folder), _resolve_length(length, pooling, engine.max_tokens)
-        )
+        found = _open_export(folder, mode) if is_export(folder) else _open_checkpoint(folder, mode, device)
+        length = _resolve_length(length, found.pooling, found.engine.max_tokens)
+        return cls(found, found.pooling, ModelOrigin.from_folder(folder), length)
 
     def embed(self, texts: Sequence[str]) -> EmbeddedTexts:
         if not texts:
             return EmbeddedTexts(np.zeros((0, self.pooling.dimension), np.float32), Coverage())
-        tokenizer = self.engine.tokenizer
+        tokenizer = self.vector_engine.engine.tokenizer
         encodings = tokenizer.encode_batch(texts, add_special_tokens=False, offsets=False)
         cutting = WindowSpec(tokenizer, self.length, overlap=0)
         encoded = [
@@ -224,7 +170,7 @@ class Embedder:
             for text, encoding in zip(texts, encodings, strict=True)
         ]
         rows = [row.ids for text in encoded for row in text.rows]
-        windows_RD = self.engine.vectors(rows)
+        windows_RD = self.vector_engine.vectors(rows)
         lengths_R = np.array([len(row) for row in rows], np.float32)
         counts_N = np.array([len(text.rows) for text in encoded])
         vectors_ND = _average_windows(windows_RD, lengths_R, counts_N)
@@ -245,13 +191,13 @@ def open_stated_embedder(folder: Path, device: str = "cpu") -> Embedder | None:
         return None
 
 
-def _open_checkpoint(folder: Path, mode: PoolingMode | None, device: str) -> tuple[VectorEngine, Pooling]:
+def _open_checkpoint(folder: Path, mode: PoolingMode | None, device: str) -> TorchVectorEngine:
     engine = open_torch_engine(folder, device)
     pooling = resolve_pooling(folder, mode, engine.checkpoint.blueprint.config.hidden_size)
-    return TorchVectorEngine.from_engine(engine, pooling), pooling
+    return TorchVectorEngine.from_engine(engine, pooling)
 
 
-def _open_export(folder: Path, mode: PoolingMode | None) -> tuple[VectorEngine, Pooling]:
+def _open_export(folder: Path, mode: PoolingMode | None) -> ExportVectorEngine:
     from alembert.infer.engines import ExportEngine
 
     engine = ExportEngine.open(folder)
@@ -261,7 +207,7 @@ def _open_export(folder: Path, mode: PoolingMode | None) -> tuple[VectorEngine, 
             "of, or export a model that was fine-tuned for the task compare."
         )
     pooling = resolve_pooling(folder, mode, engine.facts.width)
-    return ExportVectorEngine.from_engine(engine, pooling), pooling
+    return ExportVectorEngine.from_engine(engine, pooling)
 
 
 def resolve_pooling(folder: Path, mode: PoolingMode | None, width: int) -> Pooling:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from threading import Lock
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -80,7 +80,7 @@ class TorchEngine:
             )
         return task.with_head_weights(self.model.head(name)), ModelRunner(self.model, name, task.attention_pattern)
 
-    def hidden_states(self, documents: Sequence[Sequence[int]]) -> Iterator[tuple[int, Tensor]]:
+    def hidden_states(self, documents: Sequence[Any]) -> Iterator[tuple[int, Tensor]]:
         """Encode documents, given as token ids; yield the number and the states (T, D) of each, short ones first.
 
         Documents are packed without padding, by a budget of tokens, several batches at once (see `map_batches`).

@@ -1,8 +1,7 @@
-"""Which engine runs a folder: OpenVINO or ONNX Runtime an Export, torch a Checkpoint. The folder alone decides.
+"""Which engine runs a folder, and what a model costs: numbers, bytes, layers, multiplications.
 
-Runs an Export on the CPU without torch, in the library that its format is made for: OpenVINO or ONNX Runtime.
-
-What a model costs, apart from any machine: numbers, bytes, layers, multiplications.
+The folder alone decides. An Export runs on the CPU without torch, in the library that its format is made for (OpenVINO
+or ONNX Runtime), a Checkpoint in torch.
 """
 
 from __future__ import annotations
@@ -17,11 +16,7 @@ from typing import TYPE_CHECKING
 from alembert.artifact import shortlist
 from alembert.errors import TRAINING, BadFile, BadSetting, is_installed, require
 from alembert.hardware.runtimes import check_openvino_installed
-from alembert.tasks.runtime.export import (
-    CompileGraph,
-    ExportedGraph,
-    GraphRunner,
-)
+from alembert.tasks.runtime.export import CompileGraph, ExportedGraph, GraphRunner
 from alembert.tasks.runtime.export_files import (
     GRAPH_FILES,
     GRAPH_WEIGHT_FILES,

@@ -1,9 +1,9 @@
 """The verb `evaluate`: how good a fine-tuned model is on labelled files, and how far that number can be trusted.
 
-In: a model and files. Out: scores with coverage, the interval that another choice of examples would move the main score
-in, the spread over seeds, what is left of the score without examples that were trained on, how well the model's
-confidence fits, and the difference to another model. Nothing here knows a task but by its contract. The models of several
-seeds, and the one that is compared with, are each run over all examples, which is what the time goes into.
+In: a model and files. Out: scores with coverage, the interval that another choice of examples would move the main
+score in, the spread over seeds, what is left of the score without examples that were trained on, how well the model's
+confidence fits, and the difference to another model. Nothing here knows a task but by its contract. The models of
+several seeds, and the one that is compared with, are each run over all examples, which is what the time goes into.
 """
 
 from __future__ import annotations
@@ -17,13 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from alembert.corpus.readers.contract import ReadOptions, Remark, SetAside
-from alembert.infer.scoring import (
-    ModelComparison,
-    ProgressCallback,
-    ScoredModel,
-    predict_with_progress,
-    score_models,
-)
+from alembert.infer.scoring import ModelComparison, ProgressCallback, ScoredModel, predict_with_progress, score_models
 from alembert.tasks.metrics import Interval
 from alembert.tasks.metrics.calibration import (
     ConfidenceCurve,

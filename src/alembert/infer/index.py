@@ -11,8 +11,6 @@ In goes a folder that `embed.encode` has written; out come arrays that the syste
 any size opens at once, and a unit by its row number without reading the others. The whole text of a unit is kept: a
 result can be shown wherever the index is taken, and costs its text once more on the disk.
 
-The numbers of an index: how vectors are stored, and how far a stored or rounded number may be from the true one.
-
 float32 keeps a vector as it is, float16 takes half the room, int8 a quarter: whole numbers from -127 to 127 with one
 scale a row. An int8 copy may also stand beside the full vectors, to be looked through first; with each row goes the
 length of what the copy lacks, so that nobody has to guess how wrong a score from the copy can be.

@@ -1,20 +1,17 @@
-"""What a masked language model expects at the masks of a text.
+"""Language models at work: fill the masks of a text, continue it, and score it token by token.
 
-In: an engine (see `MaskEngine`) and a text. Out: the likeliest pieces for each mask, with character offsets into the text as
-it was given.
+`fill_mask` takes an engine and a text, and gives the likeliest pieces for each mask, with character offsets into
+the text as it was given.
 
-Continue texts with a model that reads from left to right.
+`generate` takes an engine whose model has causal attention, or prefix attention (the prompt is then the prefix). A
+model learnt from `[CLS] text [SEP]`, so writing begins after `[CLS] prompt` and ends with [SEP] or at a limit
+(`tasks.generate.decoding`).
 
-In: an engine whose model has causal attention, or prefix attention (the prompt is then the prefix), and prompts. Out:
-each prompt with what the model writes after it. A model learnt from `[CLS] text [SEP]`, so writing begins after
-`[CLS] prompt` and ends with [SEP] or at a limit. How tokens are searched is in `tasks.decoding`.
-
-How probable a language model finds a text, token by token; and whether a sentence follows another.
-
-A causal model (or one with prefix attention, which reads the text as a continuation of nothing) gives the exact probability
-of a text: the product of the probabilities of its tokens, each given those before it, and of its end. A masked language
-model has no such product; its score is the pseudo-log-likelihood of Salazar et al. 2020: each token is masked in turn and
-predicted from all others, at the cost of reading the text once for each of its tokens.
+`score_text` says how probable a text is. A causal model (or one with prefix attention, which reads the text as a
+continuation of nothing) gives the exact probability: the product of the probabilities of its tokens, each given those
+before it, and of its end. A masked language model has no such product; its score is the pseudo-log-likelihood of
+Salazar et al. 2020: each token is masked in turn and predicted from all others, at the cost of reading the text once
+for each of its tokens.
 """
 
 from __future__ import annotations
@@ -22,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -30,27 +27,11 @@ import numpy.typing as npt
 from alembert.data.windows import Row
 from alembert.errors import BadInput, BadSetting
 from alembert.tasks.generate.decoding import DecodeSettings
-from alembert.tasks.generate.writing import GeneratedTokens, IncrementalDecoder, Prompt, generate_texts
+from alembert.tasks.generate.writing import GeneratedTokens, Prompt, generate_texts
 from alembert.text.tokenizer import Tokenizer, detokenize
 
-
-class TokenEngine(Protocol):
-    """What computes with a language model; it knows token ids and numbers, not texts."""
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """The tokenizer that the model was trained with."""
-
-    @property
-    def max_tokens(self) -> int:
-        """Tokens that the model reads at once."""
-
-
-class MaskEngine(TokenEngine, Protocol):
-    """What predicts masked tokens."""
-
-    def vocabulary_probabilities(self, ids: Sequence[int], positions: Sequence[int]) -> npt.NDArray[np.float32]:
-        """Return a row over the vocabulary for each position."""
+if TYPE_CHECKING:
+    from alembert.infer.engine_torch import TorchEngine
 
 
 @dataclass(frozen=True)
@@ -76,7 +57,7 @@ class FilledMask:
         return asdict(self)
 
 
-def fill_mask(engine: MaskEngine, text: str, top: int = 5) -> tuple[FilledMask, ...]:
+def fill_mask(engine: TorchEngine, text: str, top: int = 5) -> tuple[FilledMask, ...]:
     """Predict what stands at each `[MASK]` of a text."""
     tokenizer = engine.tokenizer
     encoding = tokenizer.encode(text)
@@ -119,24 +100,13 @@ class GeneratedText:
         return asdict(self)
 
 
-class CausalEngine(TokenEngine, Protocol):
-    """What continues texts."""
-
-    @property
-    def attention(self) -> str:
-        """Who sees whom in the model: `bidirectional`, `causal` or `prefix`."""
-
-    def writer(self) -> IncrementalDecoder:
-        """What writes with the model."""
-
-
-def generate(engine: CausalEngine, prompt: str, settings: DecodeSettings | None = None) -> tuple[GeneratedText, ...]:
+def generate(engine: TorchEngine, prompt: str, settings: DecodeSettings | None = None) -> tuple[GeneratedText, ...]:
     """Continue one text; an empty prompt lets the model begin as it likes."""
     return next(generate_batch(engine, [prompt], settings))
 
 
 def generate_batch(
-    engine: CausalEngine, prompts: Sequence[str], settings: DecodeSettings | None = None
+    engine: TorchEngine, prompts: Sequence[str], settings: DecodeSettings | None = None
 ) -> Iterator[tuple[GeneratedText, ...]]:
     """Continue many texts, several at a time, in their order; all prompts are checked first."""
     settings = settings or DecodeSettings()
@@ -149,7 +119,7 @@ def generate_batch(
     return _generate_batches(engine, prompts, rows, settings)
 
 
-def prompt_ids(engine: CausalEngine, prompt: str) -> list[int]:
+def prompt_ids(engine: TorchEngine, prompt: str) -> list[int]:
     """Encode a prompt as the model begins a text, and refuse one that leaves no room for a token."""
     tokenizer = engine.tokenizer
     ids = [tokenizer.cls_id, *tokenizer.encode(prompt, add_special_tokens=False).ids]
@@ -162,7 +132,7 @@ def prompt_ids(engine: CausalEngine, prompt: str) -> list[int]:
 
 
 def _generate_batches(
-    engine: CausalEngine, prompts: Sequence[str], rows: Sequence[list[int]], settings: DecodeSettings
+    engine: TorchEngine, prompts: Sequence[str], rows: Sequence[list[int]], settings: DecodeSettings
 ) -> Iterator[tuple[GeneratedText, ...]]:
     found = generate_texts(
         engine.writer(), [_to_prompt(ids, engine.max_tokens) for ids in rows], engine.tokenizer, settings
@@ -185,17 +155,6 @@ def _to_generated_text(tokenizer: Tokenizer, prompt: str, written: GeneratedToke
 
 
 ScoreKind = Literal["exact", "pseudo"]
-
-
-class LanguageModelEngine(TokenEngine, Protocol):
-    """What computes the outputs of heads."""
-
-    @property
-    def attention(self) -> str:
-        """Which tokens see each other: `bidirectional`, `causal` or `prefix`."""
-
-    def head_outputs(self, kind: str, rows: Sequence[Row]) -> Iterator[tuple[int, npt.NDArray[np.float32]]]:
-        """Yield the number of each row and the outputs of the head of this kind at its places."""
 
 
 @dataclass(frozen=True)
@@ -238,7 +197,7 @@ class TextScore:
         }
 
 
-def score_text(engine: LanguageModelEngine, text: str) -> TextScore:
+def score_text(engine: TorchEngine, text: str) -> TextScore:
     """Compute how probable the model finds a text."""
     encoding = engine.tokenizer.encode(text)
     if len(encoding) <= 2:
@@ -255,7 +214,7 @@ def score_text(engine: LanguageModelEngine, text: str) -> TextScore:
     return TextScore(text, tokens, "exact" if is_causal else "pseudo")
 
 
-def next_sentence_probability(engine: LanguageModelEngine, first: str, second: str) -> float:
+def next_sentence_probability(engine: TorchEngine, first: str, second: str) -> float:
     """Return the probability that the second sentence follows the first, as the next-sentence head has it."""
     tokenizer = engine.tokenizer
     sides = [tokenizer.encode(side, add_special_tokens=False).ids for side in (first, second)]
@@ -270,14 +229,14 @@ def next_sentence_probability(engine: LanguageModelEngine, first: str, second: s
     return float(1 / (1 + np.exp(is_random - is_next)))
 
 
-def _score_causal(engine: LanguageModelEngine, ids: npt.NDArray[np.int64]) -> tuple[list[int], list[float]]:
+def _score_causal(engine: TorchEngine, ids: npt.NDArray[np.int64]) -> tuple[list[int], list[float]]:
     """Score each token after the first from what stands before it."""
     row = Row(ids, np.arange(len(ids) - 1), prefix=1)
     ((_, logits_PV),) = engine.head_outputs("masked_lm", [row])
     return list(range(1, len(ids))), _log_probabilities(logits_PV, ids[1:])
 
 
-def _score_masked(engine: LanguageModelEngine, ids: npt.NDArray[np.int64]) -> tuple[list[int], list[float]]:
+def _score_masked(engine: TorchEngine, ids: npt.NDArray[np.int64]) -> tuple[list[int], list[float]]:
     """Score each token but the special ones at the ends, masked, from all others."""
     places = list(range(1, len(ids) - 1))
     rows = []
@@ -303,7 +262,7 @@ def _span(offsets: tuple[int, int], text: str, *, is_end: bool) -> tuple[int, in
     return (len(text), len(text)) if is_end else offsets
 
 
-def _check_length(engine: LanguageModelEngine, length: int) -> None:
+def _check_length(engine: TorchEngine, length: int) -> None:
     if length > engine.max_tokens:
         raise BadInput(
             f"The text has {length:,} tokens, and the model reads {engine.max_tokens:,} at once. Give a shorter text."

@@ -1,9 +1,10 @@
 """What is nearest to a word in a model: tokens by their input embeddings, terms and sentences by their vectors.
 
-In: an opened model, a word or a term, and lists of terms and sentences. Out: the nearest of each by cosine similarity, and
-the terms as points of a plane (the first two principal components). Input embeddings are compared before any layer
-has read them; terms and sentences are read alone, and their vector is the one that the model's folder states, or the mean of the last
-states. So a word and its neighbours can be compared before and after a model was adapted.
+In: an opened model, a word or a term, and lists of terms and sentences. Out: the nearest of each by cosine
+similarity, and the terms as points of a plane (the first two principal components). Input embeddings are compared
+before any layer has read them; terms and sentences are read alone, and their vector is the one that the model's folder
+states, or the mean of the last states. So a word and its neighbours can be compared before and after a model was
+adapted.
 """
 
 # V vocabulary, N texts, D width

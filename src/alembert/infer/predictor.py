@@ -1,9 +1,10 @@
 """The opened models behind `alembert.load`: texts, records or documents in, predictions out.
 
-In: folders of models, which are Checkpoints or Exports. Taggers, classifiers of single texts and relation models work
-together on documents; a model for another task works alone; a model without a task is a language model or an encoder.
-Out: a prediction for each input, in order (`infer.predictions`). A `Predictor` may be used from several threads. It does
-not survive `fork`, since the threads of the runtime libraries do not, and says so instead of waiting for ever.
+In: folders of models, which are Checkpoints or Exports. Taggers, classifiers of single texts and relation models
+work together on documents; a model for another task works alone; a model without a task is a language model or an
+encoder. Out: a prediction for each input, in order (`infer.predictions`). A `Predictor` may be used from several
+threads. It does not survive `fork`, since the threads of the runtime libraries do not, and says so instead of waiting
+for ever.
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ BATCH_CHARACTERS: Final = 200_000
 class Predictor:
     """One model or several, ready to predict; made by `alembert.load`.
 
-    `tasks` are the names of the tasks, in the order of the models (empty for a model that was not fine-tuned), `folders`
-    the folders that were opened.
+    `tasks` are the names of the tasks, in the order of the models (empty for a model that was not fine-tuned),
+    `folders` the folders that were opened.
     """
 
     def __init__(
@@ -100,10 +101,10 @@ class Predictor:
     ) -> Any:
         """Predict one input, or a list of them.
 
-        An input is a text, a `Document`, or a dict: `{"text": ...}`, `{"question": ..., "passage": ...}`,
-        `{"question": ..., "choices": [...]}`; for pairs of texts a tuple of two. One input gives one prediction, a list
-        gives a list. Answers whose score is below `min_score`, or below the threshold that reached `min_precision` on the
-        development data, are left out and counted in `coverage.withheld`.
+        An input is a text, a `Document`, or a dict: `{"text": ...}`, `{"question": ..., "passage": ...}`, `{"question":
+        ..., "choices": [...]}`; for pairs of texts a tuple of two. One input gives one prediction, a list gives a list.
+        Answers whose score is below `min_score`, or below the threshold that reached `min_precision` on the development
+        data, are left out and counted in `coverage.withheld`.
         """
         self._check_process()
         compute = self._computation(min_score, min_precision)
@@ -125,8 +126,8 @@ class Predictor:
     ) -> Iterator[Any]:
         """Predict inputs as a stream, in their order; while some are computed, the next are read.
 
-        Inputs are computed in batches of about `batch_characters`. One that cannot be predicted does not end the stream: its
-        prediction has the reason in `problem`.
+        Inputs are computed in batches of about `batch_characters`. One that cannot be predicted does not end the
+        stream: its prediction has the reason in `problem`.
         """
         self._check_process()
         if isinstance(inputs, str | bytes | Mapping | Document) or not isinstance(inputs, Iterable):
@@ -188,8 +189,8 @@ class Predictor:
     ) -> Explanation:
         """Explain an answer for one input: which words made it, and how faithful that picture is.
 
-        `span` are the characters of an entity and `label` its type, or the label of a text; without either it is the answer
-        that the model is least sure of. `method` is `gradients` (by default, for Checkpoints) or `occlusion`.
+        `span` are the characters of an entity and `label` its type, or the label of a text; without either it is the
+        answer that the model is least sure of. `method` is `gradients` (by default, for Checkpoints) or `occlusion`.
         """
         self._check_process()
         if not self._models:

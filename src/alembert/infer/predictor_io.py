@@ -1,7 +1,7 @@
 """Inputs and answers of a `Predictor`: texts, dicts, documents and pairs in, predictions out.
 
-Inputs are checked and named by their number. For models that do not annotate whole documents, they become examples of the
-task, and its answers become predictions.
+Inputs are checked and named by their number. For models that do not annotate whole documents, they become examples
+of the task, and its answers become predictions.
 """
 
 from __future__ import annotations

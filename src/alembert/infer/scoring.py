@@ -1,10 +1,8 @@
 """Models on the same examples: what each of them predicted, how good that was, and how far two are apart.
 
-In: models that answer the same question, and labelled files, which the first of them reads. Out: a `ModelComparison`, which
-`evaluate` and the comparison of models are both made of, so that a model runs over the examples once for either. All
-models are in memory together.
-
-Labelled examples to score a model on: read as the model reads them, and refused if they cannot be scored.
+In: models that answer the same question, and labelled files, which the first of them reads, and which are refused if
+they cannot be scored. Out: a `ModelComparison`, which `evaluate` and the comparison of models are both made of, so that
+a model runs over the examples once for either. All models are in memory together.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """How fast models answer on this machine, measured side by side: from text to answer, tokenizer and decoding included.
 
 In: models and the examples that they are scored on. Out: texts and tokens a second, and how long single texts take.
-Models take turns over the same sample, in one order and then in the other, so that whatever else the machine does falls on all of them alike; the middle
-of several rounds counts. The sample grows until the slowest model needs a fair share of the time that is allowed, so a
-slow model is measured on fewer texts, not for longer. Nothing but these numbers depends on a clock.
+Models take turns over the same sample, in one order and then in the other, so that whatever else the machine does falls
+on all of them alike; the middle of several rounds counts. The sample grows until the slowest model needs a fair share
+of the time that is allowed, so a slow model is measured on fewer texts, not for longer. Nothing but these numbers
+depends on a clock.
 """
 
 from __future__ import annotations

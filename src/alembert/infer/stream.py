@@ -1,9 +1,9 @@
 """What a corpus of any size is read from: files, folders of files, or one Corpus, as one stream of items.
 
-In: paths, and how to read them. Out: items in their order, each with its position, so that work which was stopped goes on
-behind it: inputs that are done are not opened again, and of the one that was not, items are read and passed over, which
-costs little beside a model. Items go together in chunks whose borders depend on the input alone, so that work on whole
-chunks gives the same result however often it was stopped.
+In: paths, and how to read them. Out: items in their order, each with its position, so that work which was stopped
+goes on behind it: inputs that are done are not opened again, and of the one that was not, items are read and passed
+over, which costs little beside a model. Items go together in chunks whose borders depend on the input alone, so that
+work on whole chunks gives the same result however often it was stopped.
 """
 
 from __future__ import annotations
@@ -17,14 +17,7 @@ from itertools import islice
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 from alembert.corpus.document import Document, Span
-from alembert.corpus.inputs import (
-    InputFile,
-    InputFiles,
-    InputReader,
-    count_bytes,
-    open_input_corpus,
-    try_detect_format,
-)
+from alembert.corpus.inputs import InputFile, InputFiles, InputReader, count_bytes, open_input_corpus, try_detect_format
 from alembert.corpus.readers import DeletedRecord, Item, ReadOptions, Remark, SetAside
 from alembert.corpus.store import Corpus
 

@@ -1,15 +1,15 @@
 """A job over inputs of any size that can be killed and resumed, and counts each document exactly once.
 
-In: inputs (`stream`), and a `StreamJob` that says what becomes of a chunk of them. Out: a finished artefact. While a chunk is
-computed, the next is encoded, the one after it is read and the last one is written, each in a thread of its own; the
-model has all cores. So memory is that of four chunks, a stopped run loses three at most, and the same command resumes it and ends
-with the bytes of a run that was not stopped. Where chunks are computed (`Executor`) has no influence on the result, so a run may
-be resumed elsewhere.
+In: inputs (`stream`), and a `StreamJob` that says what becomes of a chunk of them. Out: a finished artefact. While a
+chunk is computed, the next is encoded, the one after it is read and the last one is written, each in a thread of its
+own; the model has all cores. So memory is that of four chunks, a stopped run loses three at most, and the same command
+resumes it and ends with the bytes of a run that was not stopped. Where chunks are computed (`Executor`) has no
+influence on the result, so a run may be resumed elsewhere.
 
-`Ledger`: files that only grow, and a record of how far they count. In go blocks of bytes for several files, together with any
-state; out come files that a kill cannot spoil. Each block is brought to the disk before the record that counts it, which
-is replaced as a whole; whatever stands behind the recorded sizes when the work goes on was never counted, and is cut off.
-So the files can be of any size and nothing is written twice. The price is an fsync a file and block.
+`Ledger`: files that only grow, and a record of how far they count. In go blocks of bytes for several files, together
+with any state; out come files that a kill cannot spoil. Each block is brought to the disk before the record that counts
+it, which is replaced as a whole; whatever stands behind the recorded sizes when the work goes on was never counted, and
+is cut off. So the files can be of any size and nothing is written twice. The price is an fsync a file and block.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from types import TracebackType
 from typing import Any, BinaryIO, ClassVar, Final, Generic, Protocol, TypeVar
 
 from alembert import artifact
-from alembert.corpus.chunks import generalise_reason, to_set_aside_records
 from alembert.corpus.fetch import fetch_inputs
 from alembert.corpus.inputs import list_input_files
 from alembert.corpus.jobs import Progress
 from alembert.corpus.readers import ReadOptions, SetAside
+from alembert.corpus.readers.contract import generalise_reason
 from alembert.data.batching import map_in_threads
 from alembert.errors import BadFile
 from alembert.infer.stream import InputItem, InputStream, StreamPosition, iter_chunks, open_input_stream, prefetch
@@ -226,7 +226,7 @@ def count_set_aside(record: SetAside, name: str = "set aside") -> dict[str, int]
 
 def set_aside_lines(records: Iterable[SetAside]) -> bytes:
     """Return the lines of `set-aside.jsonl`."""
-    return b"".join(map(json_line, to_set_aside_records(list(records))))
+    return b"".join(json_line(record.to_record()) for record in records)
 
 
 LEDGER_FILE: Final = ".ledger.json"

@@ -1,7 +1,7 @@
 """A fine-tuned model: examples in, predictions of its tasks out, whatever engine computes them.
 
-A model has a table of tasks, of which there is mostly one. The encoder runs once over each row that tasks have in common
-(`tasks.runtime`); a task that has its own way to run, such as writing a text token by token, goes its way
+A model has a table of tasks, of which there is mostly one. The encoder runs once over each row that tasks have in
+common (`tasks.runtime`); a task that has its own way to run, such as writing a text token by token, goes its way
 afterwards. While some examples are computed, others are encoded or decoded.
 """
 
@@ -145,8 +145,8 @@ class TaskModel:
     def open(cls, folder: str | Path, device: str = "cpu", task: str | None = None) -> TaskModel:
         """Open a folder that `finetune` or `export` wrote, or one that was fine-tuned elsewhere; `hub:` models, too.
 
-        A model of several tasks is opened whole, unless `task` names one of them. The engine is the one that the folder is
-        made for (`engine.name` says which).
+        A model of several tasks is opened whole, unless `task` names one of them. The engine is the one that the folder
+        is made for (`engine.name` says which).
         """
         place = model_folder(folder)
         saved = read_tasks(place)  # a folder without the task is refused before its weights are read

@@ -2,8 +2,8 @@
 
 The pairs are those that the relation model learnt from: the same generator, types and direction. A model that was
 trained on marked sentences knows no types: it is asked about all pairs in the order in which they were marked, mostly
-that of the text. What the entities are marked with is put in here as it was in training, so that a sentence whose entities
-are all found right gives the answers that its marked form gives.
+that of the text. What the entities are marked with is put in here as it was in training, so that a sentence whose
+entities are all found right gives the answers that its marked form gives.
 """
 
 from __future__ import annotations

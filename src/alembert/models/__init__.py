@@ -1,7 +1,7 @@
 """Models that ship with the package: int8 Exports that open by name, as in `alembert.load("bio")`.
 
-In: a name. Out: the folder of an Export, with its model card (`README.md`) and the same facts for programs (`card.json`).
-A folder of the user's that has the name of a shipped model has precedence, as with every path.
+In: a name. Out: the folder of an Export, with its model card (`README.md`) and the same facts for programs
+(`card.json`). A folder of the user's that has the name of a shipped model has precedence, as with every path.
 """
 
 from __future__ import annotations

@@ -2,12 +2,12 @@
 
 `AttentionPlan` says once a forward pass how each group of the batch attends (mask, causal or not); each layer then runs
 `scaled_dot_product_attention` once a group, or `attention_with_dropout` when a `DropoutSeed` draws the dropout masks.
-Fused kernels do not return probabilities, so a `ForwardTrace` computes the scores again for the requested documents only.
-For distillation, a `LayerRecorder` keeps queries, keys and values instead of scores: they grow with the tokens of a
-document and not with their square, and scores are one product away.
-
 Sinusoids (Vaswani et al. 2017) and rotations (Su et al. 2021) are computed from the positions of the batch at hand, so
 that no table has to be stored or sized in advance.
+
+Fused kernels do not return probabilities, so a `ForwardTrace` computes the scores again for the requested documents
+only. For distillation, a `LayerRecorder` keeps queries, keys and values instead of scores: they grow with the tokens of
+a document and not with their square, and scores are one product away.
 """
 
 from __future__ import annotations

@@ -157,10 +157,6 @@ class Batch:
         starts = self.starts_B.tolist()
         return [states_ND[start : start + n] for start, n in zip(starts, self.lengths, strict=True)]
 
-    def pad(self, states_ND: Tensor) -> Tensor:
-        """Return a rectangle (B, T, ...) in the caller's order, zero at the padding."""
-        return torch.nn.utils.rnn.pad_sequence(self.split(states_ND), batch_first=True)
-
     def to(self, device: torch.device | str) -> Batch:
         """Return the batch on another device."""
         return replace(

@@ -1,7 +1,8 @@
 """The shape of an encoder with the keys of a BERT `config.json`, usual presets, and its cost.
 
 No torch here: a configuration is checked before anything heavy is loaded or allocated. The cost is counted in
-multiplications, to compare models apart from any machine; matrix products alone count, since they are nearly all the work.
+multiplications, to compare models apart from any machine; matrix products alone count, since they are nearly all the
+work.
 """
 
 from __future__ import annotations

@@ -1,25 +1,23 @@
 """Dropout with reproducible masks, and attention with dropout on its probabilities.
 
-Dropout with reproducible masks: one seed and one part of the model always give the same mask.
-
 torch draws dropout masks from one generator of the process. Then the result depends on which thread comes first, a
-continued run needs the generator's state, and drawing is slow (8 to 12 ns an element on a CPU). A `DropoutSeed` has no state:
-each part of the model makes its own generator (SFC64, seeded by `SeedSequence` as numpy advises for independent
-streams) and cuts its words into 16-bit numbers, about 1 ns an element with the multiplication. The price: a rate is
-rounded to a multiple of 1/65,536. Kept elements are scaled by the rounded rate, so expectations are exact.
+continued run needs the generator's state, and drawing is slow (8 to 12 ns an element on a CPU). A `DropoutSeed` has no
+state: each part of the model makes its own generator (SFC64, seeded by `SeedSequence` as numpy advises for independent
+streams), so that one seed and one part always give the same mask, and cuts its words into 16-bit numbers, about 1 ns an
+element with the multiplication. The price: a rate is rounded to a multiple of 1/65,536. Kept elements are scaled by the
+rounded rate, so expectations are exact.
 
-Attention for training, with or without dropout on its probabilities: fused CPU kernels have no fast path for dropout, and in
-bfloat16 their backward pass makes a small product for each head and block, which takes more than half of a step.
+Fused CPU kernels have no fast path for attention with dropout, and without it their backward pass in bfloat16 makes a
+small product for each head and block, which takes more than half of a step. So training has one autograd function for
+all documents of a batch: the probabilities of the forward pass are kept, dropped ones are made again from the mask, and
+the gradient of queries, keys and values is written into one tensor. Left to autograd, each group of documents would
+make a gradient of the whole batch.
 
-One autograd function for all documents of a batch: the probabilities of the forward pass are kept, dropped ones are made
-again from the mask, and the gradient of queries, keys and values is written into one tensor. Left to autograd, each group of
-documents would make a gradient of the whole batch.
-
-On a CPU, documents of similar lengths attend together: a packed batch has a group for each length, which is a dozen small
-products where one would do, and oneDNN compiles and keeps a kernel for every shape it meets. So lengths are rounded up to a
-multiple of 16, the padding is hidden by a mask, and its results are never read. The matrices are computed in pieces that stay
-in the cache from the scores to the result: each number is read and written some fifteen times, and memory is slower than
-arithmetic.
+On a CPU, documents of similar lengths attend together: a packed batch has a group for each length, which is a dozen
+small products where one would do, and oneDNN compiles and keeps a kernel for every shape it meets. So lengths are
+rounded up to a multiple of 16, the padding is hidden by a mask, and its results are never read. The matrices are
+computed in pieces that stay in the cache from the scores to the result: each number is read and written some fifteen
+times, and memory is slower than arithmetic.
 """
 
 from __future__ import annotations

@@ -3,11 +3,11 @@
 BERT, ALBERT and their relatives are settings of it (`EncoderConfig`): shared layers are an order in which the stored
 blocks are applied, factorised embeddings one more matrix. It knows no files, no text and no cluster.
 
-Of the poolings, `first` is BERT's: the first token, [CLS], through a trained pooler. `mean` takes all tokens of the last
-layer, `layers` all tokens of all layers (without the embeddings); neither needs a pooler, which many checkpoints lack.
-Vectors that are compared with each other are the `mean`, or the last state of the first token: as it is (`cls`), through
-a linear layer and tanh (`cls_layer`), or through such a layer in training and as it is afterwards (`cls_train_layer`),
-as SimCSE (Gao et al. 2021) does without supervision.
+Of the poolings, `first` is BERT's: the first token, [CLS], through a trained pooler. `mean` takes all tokens of the
+last layer, `layers` all tokens of all layers (without the embeddings); neither needs a pooler, which many checkpoints
+lack. Vectors that are compared with each other are the `mean`, or the last state of the first token: as it is (`cls`),
+through a linear layer and tanh (`cls_layer`), or through such a layer in training and as it is afterwards
+(`cls_train_layer`), as SimCSE (Gao et al. 2021) does without supervision.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ ACTIVATION_FUNCTIONS: Final[dict[str, Callable[[Tensor], Tensor]]] = {
 class FeatureEmbedding(nn.Module):
     """The sum of a vector for each feature of a token.
 
-    New ones are zeros: a gate that is closed until training opens it, so that a model begins as it was without features.
-    Row 0 stands for no feature and gets no gradient, so that it stays zero.
+    New ones are zeros: a gate that is closed until training opens it, so that a model begins as it was without
+    features. Row 0 stands for no feature and gets no gradient, so that it stays zero.
     """
 
     def __init__(self, rows: int, width: int) -> None:

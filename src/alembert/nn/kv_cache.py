@@ -1,10 +1,10 @@
 """The cache of keys and values for generation, so that a new token costs the work of one token.
 
-Prompts are read once, as any batch is, with causal or prefix attention and a `Prefill` that stores their keys and values.
-Then each step brings one new token for each row, which sees its prompt and what was generated before it. The keys and
-values of a prompt are held once, whatever the number of rows that go on from it (beams, samples); only those of written
-tokens, which are few, move when rows are chosen anew. That takes two products in place of one, and spares a copy of
-everything at each step.
+Prompts are read once, as any batch is, with causal or prefix attention and a `Prefill` that stores their keys and
+values. Then each step brings one new token for each row, which sees its prompt and what was generated before it. The
+keys and values of a prompt are held once, whatever the number of rows that go on from it (beams, samples); only those
+of written tokens, which are few, move when rows are chosen anew. That takes two products in place of one, and spares a
+copy of everything at each step.
 """
 
 # S prompts, R rows of a prompt at most, B rows, T tokens of the longest prompt, W written tokens, H heads, K head size,

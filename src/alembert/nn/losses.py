@@ -2,18 +2,19 @@
 
 Sums and not means, because the answers of a step lie in several micro-batches and the mean is taken over all of them.
 Where an answer is a row of yes-or-no labels, its loss is the mean over them, so that a rate suits any number of labels.
-Everything is computed in float32, whatever the outputs are. Label smoothing and weights are torch's; focal loss
-(Lin et al. 2017) multiplies the loss of an answer by (1 - p) to a power, p being the probability of the right answer.
-The symmetric divergences are those of R-Drop (Liang et al. 2021): half of both directions of Kullback-Leibler.
-The soft losses are those of distillation (Hinton et al. 2015) without the factor of the squared temperature, as in
-TinyBERT. They are cross-entropies less the teacher's own entropy, which is a constant: the gradient is that of the
-cross-entropy, and a student that equals its teacher has a loss of 0.
+Everything is computed in float32, whatever the outputs are. Label smoothing and weights are torch's; focal loss (Lin et
+al. 2017) multiplies the loss of an answer by (1 - p) to a power, p being the probability of the right answer. The
+symmetric divergences are those of R-Drop (Liang et al. 2021): half of both directions of Kullback-Leibler. The soft
+losses are those of distillation (Hinton et al. 2015) without the factor of the squared temperature, as in TinyBERT.
+They are cross-entropies less the teacher's own entropy, which is a constant: the gradient is that of the cross-entropy,
+and a student that equals its teacher has a loss of 0.
 
 Losses inside a model compare what student and teacher computed for one flat batch: attention, hidden states, relations
-between tokens, whole texts. The caller takes the mean over the tokens, pairs of tokens or documents of a step. TinyBERT (Jiao et al. 2020) compares attention scores before the softmax and hidden states,
-by squared error; MiniLM (Wang et al. 2021) the relations of tokens to each other as queries, keys and values see them,
-which asks for neither the teacher's width nor its number of heads. Only real tokens count: the published code
-averages over padding too, which makes its loss depend on what a text is batched with.
+between tokens, whole texts. The caller takes the mean over the tokens, pairs of tokens or documents of a step. TinyBERT
+(Jiao et al. 2020) compares attention scores before the softmax and hidden states, by squared error; MiniLM (Wang et al.
+2021) the relations of tokens to each other as queries, keys and values see them, which asks for neither the teacher's
+width nor its number of heads. Only real tokens count: the published code averages over padding too, which makes its
+loss depend on what a text is batched with.
 """
 
 from __future__ import annotations

@@ -15,14 +15,7 @@ from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig
 from alembert.nn.dropout import HEADS, DropoutSeed
 from alembert.nn.encoder import Encoder, FeatureEmbedding, LayerMean
-from alembert.nn.heads import (
-    HeadInputs,
-    HeadSpec,
-    LastHiddenStates,
-    Pooler,
-    build_head,
-    find_required_tokens,
-)
+from alembert.nn.heads import HeadInputs, HeadSpec, LastHiddenStates, Pooler, build_head, find_required_tokens
 from alembert.nn.kv_cache import KVCache, Prefill
 from alembert.nn.tag_outputs import Crf
 from alembert.nn.vocabulary_output import CopyMechanism
@@ -66,10 +59,10 @@ class Model(nn.Module):
     ) -> dict[str, Tensor]:
         """Run the encoder once and the named heads (default: all) on its states, which are in the result as `hidden`.
 
-        Heads of tokens answer at `positions_P`, masked-LM heads at `predicted_P` if it is given; none: at all tokens. With
-        `only` just the heads' answers are in the result, and the last block computes no token that none of them reads.
-        In training, dropout masks come from `noise`, or without it from torch's global generator. `added_ND`, which is
-        as wide as the token embedding, is added to the embedded tokens. `memory` is the encoder's.
+        Heads of tokens answer at `positions_P`, masked-LM heads at `predicted_P` if it is given; none: at all tokens.
+        With `only` just the heads' answers are in the result, and the last block computes no token that none of them
+        reads. In training, dropout masks come from `noise`, or without it from torch's global generator. `added_ND`,
+        which is as wide as the token embedding, is added to the embedded tokens. `memory` is the encoder's.
         """
         specs = {name: self.spec(name) for name in (self.specs if heads is None else heads)}
         asked = {"predicted_P": predicted_P, "positions_P": positions_P}
@@ -133,7 +126,8 @@ class Model(nn.Module):
 def initialise(module: nn.Module, std: float, generator: torch.Generator | None = None) -> None:
     """Draw new weights as BERT does: a normal cut off at two deviations, biases zero, layer norms one.
 
-    A CRF begins with zeros: every move is as good as any other. So does the embedding of features. A gate begins nearly closed.
+    A CRF begins with zeros: every move is as good as any other. So does the embedding of features. A gate begins nearly
+    closed.
     """
     for part in module.modules():
         if isinstance(part, nn.Linear | nn.Embedding):

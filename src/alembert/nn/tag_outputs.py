@@ -1,18 +1,16 @@
 """Outputs of taggers: a conditional random field over paths of labels, and spans scored as pairs of tokens.
 
-A linear-chain conditional random field (Lafferty et al. 2001) over paths of labels.
+`Crf` is a linear-chain conditional random field (Lafferty et al. 2001). In: emissions of all rows one after the other
+(P, C), and how many of them each row has. Out: one number a row, or how likely each label is at each position. Rows are
+laid side by side, the longest first, and the recursion goes over time with the rows that still last, so that no padding
+is computed. The caller passes the transitions that the labelling scheme forbids with each call: they are constants
+without a gradient, whatever the weights say.
 
-In: emissions of all rows one after the other (P, C), and how many of them each row has. Out: one number a row, or how
-likely each label is at each position. Rows are laid side by side, the longest first, and the recursion goes over time
-with the rows that still last, so that no padding is computed. The caller passes the transitions that the labelling
-scheme forbids with each call: they are constants without a gradient, whatever the weights say.
-
-Spans scored as pairs of tokens (Efficient GlobalPointer, Su et al. 2022), nested ones too.
-
-A token's vector holds a query and a key, both turned by the token's position, so that their product knows how far
-apart two tokens are, and for each type how much it looks like a first and like a last token. The score of a span is
-computed from the vectors of its two ends alone. So the head is one of tokens like any other, and the quadratic table
-exists only while one row is learnt or decoded. One query serves all types; that is what makes it efficient.
+Spans, nested ones too, are scored as in Efficient GlobalPointer (Su et al. 2022). A token's vector holds a query and a
+key, both turned by the token's position, so that their product knows how far apart two tokens are, and for each type
+how much it looks like a first and like a last token. The score of a span is computed from the vectors of its two ends
+alone. So the head is one of tokens like any other, and the quadratic table exists only while one row is learnt or
+decoded. One query serves all types; that is what makes it efficient.
 """
 
 from __future__ import annotations

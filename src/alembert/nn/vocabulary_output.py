@@ -1,19 +1,18 @@
 """Outputs over the vocabulary: the projection of states to it, and copying tokens of the source.
 
-The projection and its loss are computed in pieces that fit the CPU cache. In: states (P, E), the embedding (V, E) and a bias. Out: logits (P, V), the same to the bit as those of a linear layer. On a
-CPU one product of a few hundred states with 30,000 rows runs at half of the speed that the machine has: its long output
-rows chase each other out of the cache. Strips of a thousand rows run at full speed (docs/benchmarks.md). Logits of a
-micro-batch are tens of megabytes, so the loss goes over them as rarely as it can.
+The projection and its loss are computed in pieces that fit the CPU cache. In: states (P, E), the embedding (V, E) and a
+bias. Out: logits (P, V), the same to the bit as those of a linear layer. On a CPU one product of a few hundred states
+with 30,000 rows runs at half of the speed that the machine has: its long output rows chase each other out of the cache.
+Strips of a thousand rows run at full speed (docs/benchmarks.md). Logits of a micro-batch are tens of megabytes, so the
+loss goes over them as rarely as it can.
 
-Copying tokens of the source, as the pointer-generator network does (See et al. 2017).
-
-In: logits over the vocabulary, the states in which they were asked for, and the source of each. Out: log probabilities
-of the mixture P(w) = (1 - g) softmax(logits)(w) + g (attention that the tokens w of the source have together). The gate
-g depends on the state, and so do the queries of the attention, whose keys are made of the last states of the source. So
-a rare word can be written that the vocabulary alone would never choose. The source of a document is its prefix without
-the first and the last token, which are [CLS] and [SEP].
-
-Log probabilities are logits that are normalised already: losses and searches take them as they take any.
+`CopyMechanism` copies tokens of the source, as the pointer-generator network does (See et al. 2017). In: logits over
+the vocabulary, the states in which they were asked for, and the source of each. Out: log probabilities of the mixture
+P(w) = (1 - g) softmax(logits)(w) + g (attention that the tokens w of the source have together). The gate g depends on
+the state, and so do the queries of the attention, whose keys are made of the last states of the source. So a rare word
+can be written that the vocabulary alone would never choose. The source of a document is its prefix without the first
+and the last token, which are [CLS] and [SEP]. Log probabilities are logits that are normalised already: losses and
+searches take them as they take any.
 """
 
 from __future__ import annotations

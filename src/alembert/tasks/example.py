@@ -3,18 +3,14 @@
 How often entities were seen in training is kept by hashes in place of their text. The hashes have no secret in them, so
 that another machine can compute them: whoever has them can test a list of names.
 
-What the answers of tasks are in documents: which field they go into, and how entities with scores are added.
-
-In: a document, and what a task found in it. Out: the document with it; the text stays as it is. Each entity and relation
-has how sure the model is as its attribute `score`, and an id that no other annotation of the document has. Labels of a
-document have theirs under `label_scores` in its `meta`. A task that classifies the sentences of a document adds an
-entity for each: a stretch of the text with a label, which every format can hold.
-
-How examples of a task are rewritten: words of their texts replaced, their right answers carried along exactly.
+`AnnotationSpec` says which field of a document the answers of a task go into. The text stays as it is. Each entity and
+relation has how sure the model is as its attribute `score`, and an id that no other annotation of the document has.
+Labels of a document have theirs under `label_scores` in its `meta`. A task that classifies the sentences of a document
+adds an entity for each: a stretch of the text with a label, which every format can hold.
 
 A `Rewriter` is what a task adds to augmentation, which itself knows no labels: which stretches of the texts may be
-rewritten, what becomes of the answers, and how an example is written as JSON lines that the task reads again. Most tasks
-differ in little: what is here suits examples whose answers are about whole texts.
+rewritten, what becomes of the answers, and how an example is written as JSON lines that the task reads again. What is
+here suits examples whose answers are about whole texts.
 """
 
 from __future__ import annotations
@@ -29,13 +25,7 @@ from typing import Any, Final, Generic, Literal, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from alembert.corpus.document import (
-    SCORE_ATTRIBUTE,
-    Document,
-    Entity,
-    StringPairs,
-    generate_unused_ids,
-)
+from alembert.corpus.document import SCORE_ATTRIBUTE, Document, Entity, StringPairs, generate_unused_ids
 from alembert.corpus.readers.contract import Item, Remark, SetAside
 from alembert.data.order import stable_hash
 from alembert.data.windows import Row

@@ -5,11 +5,11 @@
     run/train.keys.npy       64 bits for each training example, so that overlaps with test data are found
     run/surfaces.json        how often each entity was seen in training, by 64 bits for each
 
-None of them holds text of the training data, but whoever has the last two can test a guess: whether this text, or this
-name, was trained on. Exports leave them out unless they are asked for, and `forget_training` copies a folder without
-them. With several tasks they are in `run/<name>/`. A model that was fine-tuned elsewhere has no `task.json`: the table is
-then made of its Hugging Face files (`hf_tasks`). Earlier versions wrote the table of an only task without `tasks` around
-it, and no name of a head; both are read.
+None of them holds text of the training data, but whoever has the last two can test a guess: whether this text, or
+this name, was trained on. Exports leave them out unless they are asked for, and `forget_training` copies a folder
+without them. With several tasks they are in `run/<name>/`. A model that was fine-tuned elsewhere has no `task.json`:
+the table is then made of its Hugging Face files (`hf_tasks`). Earlier versions wrote the table of an only task without
+`tasks` around it, and no name of a head; both are read.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Tasks of models that were fine-tuned elsewhere: what the Hugging Face files of a folder say of its head.
 
-In: a folder without `task.json`. Out: the table that `task.json` would hold, and a sentence that says what was decided and
-from what, for the command that opens the model. `config.json` names the architecture, the labels and the kind of answers;
-sentence-transformers states the pooling in files of its own. How a model was trained is not known: windows are as long as
-the model allows, and nothing is calibrated.
+In: a folder without `task.json`. Out: the table that `task.json` would hold, and a sentence that says what was
+decided and from what, for the command that opens the model. `config.json` names the architecture, the labels and the
+kind of answers; sentence-transformers states the pooling in files of its own. How a model was trained is not known:
+windows are as long as the model allows, and nothing is calibrated.
 """
 
 from __future__ import annotations

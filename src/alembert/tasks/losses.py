@@ -2,16 +2,16 @@
 
 `classify` and `relate`: outputs are pooled over the windows of each text.
 
-`compare`: the contrastive loss is SimCSE's (Gao et al. 2021): each anchor is to find its partner among the partners and the hard
-negatives of all examples of the batch, by the cosine over a temperature, in this direction alone. That of scores is
-the squared difference between the cosine and the score (Reimers and Gurevych 2019).
+`compare`: the contrastive loss is SimCSE's (Gao et al. 2021): each anchor is to find its partner among the partners
+and the hard negatives of all examples of the batch, by the cosine over a temperature, in this direction alone. That of
+scores is the squared difference between the cosine and the score (Reimers and Gurevych 2019).
 
 `choose`: a softmax over the choices of each example, however many each has, without padding.
 
 `answer` with a span: where answers start and where they end, each a choice among the places of a row.
 
-Rows have different numbers of places and lie behind each other, so a softmax is taken over each stretch of them; all rows
-are computed at once.
+Rows have different numbers of places and lie behind each other, so a softmax is taken over each stretch of them; all
+rows are computed at once.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Margins: by how much an answer beats the best other one, and which words of the text stand where.
 
-In: an example, its rows and the head's outputs. Out: the answers that can be explained (`MarginQuestion`), and for one of
-them its margin with the gradient with respect to the outputs. Margins are made of numpy alone, so the same code serves
-Exports, where words are left out one by one, and checkpoints, where torch carries the gradient on to the embeddings.
-A task that can be explained has a subclass of `TaskMargins`, which also tells where the words of its rows stand.
+In: an example, its rows and the head's outputs. Out: the answers that can be explained (`MarginQuestion`), and for
+one of them its margin with the gradient with respect to the outputs. Margins are made of numpy alone, so the same code
+serves Exports, where words are left out one by one, and checkpoints, where torch carries the gradient on to the
+embeddings. A task that can be explained has a subclass of `TaskMargins`, which also tells where the words of its rows
+stand.
 
 Tasks cut, join and mark their texts in their own ways, and keep of the tokens what they need. So a `TracingTokenizer`
 gives each piece a number of its own, beyond all ids, and what a task makes of these numbers says which piece stands at

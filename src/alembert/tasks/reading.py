@@ -1,6 +1,5 @@
-"""Labelled files of tasks: how they are read, and how they are split for training and development.
-
-The part of a task's contract that is about examples: how they are read, made, checked, described and rewritten.
+"""What a task knows about its examples: how they are read, made, checked, described and rewritten; and how they are
+split.
 
 Which part an example falls into is decided by its text and a seed alone, so neither the order of the files nor their
 number matters, and examples with the same text are never on both sides. Texts are ranked by a hash and the ranks are

@@ -1,8 +1,7 @@
 """What the settings of several tasks share: checks, each with its sentence, and how they are read again.
 
-How a task's loss weighs its answers; apart from the losses, so that settings are checked before torch is loaded.
-
-How a student imitates what a teacher answers; apart from the losses, so that it is checked before torch is loaded.
+How a task's loss weighs its answers, and how a student imitates its teacher's, stand here and not beside the losses, so
+that settings are checked before torch is loaded.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""The contract of a task: how examples are read, which head learns them, what its loss is, how its answers are read
-and how they are scored.
+"""The contract of a task: how examples are read, which head learns them, its loss, how its answers are read and scored.
 
 A task is a folder beside this file with a subclass of `Task` and a frozen dataclass of settings, and a line in `TASKS`;
-the contract suite tests it. The loop, evaluation, prediction and the inspectors know tasks by this contract alone.
-A task is also what is saved beside the weights (`task.json`): whatever was decided from the data (labels, scheme,
-thresholds) is part of it. Modules of tasks load no torch when they are imported, since exported models run without
-it: `head`, `loss` and `with_head_weights` import it when they are called.
+the contract suite tests it. The loop, evaluation, prediction and the inspectors know tasks by this contract alone. A
+task is also what is saved beside the weights (`task.json`): whatever was decided from the data (labels, scheme,
+thresholds) is part of it. Modules of tasks load no torch when they are imported, since exported models run without it:
+`head`, `loss` and `with_head_weights` import it when they are called.
 
-Tasks whose model learns another task: questions that are answered with a label are pairs that `classify` learns.
+A `DelegatingTask` has a model that learns another task: questions that are answered with a label are pairs for
+`classify`.
 """
 
 from __future__ import annotations
@@ -24,14 +24,7 @@ import numpy.typing as npt
 from alembert.corpus.document import Document
 from alembert.errors import BadSetting
 from alembert.tasks import TASKS, get_task_class, register_task
-from alembert.tasks.example import (
-    AnnotationSpec,
-    E,
-    EncodedExample,
-    P,
-    SampleMetric,
-    TaskScores,
-)
+from alembert.tasks.example import AnnotationSpec, E, EncodedExample, P, SampleMetric, TaskScores
 from alembert.tasks.margin import EXPLAINED_TASKS, TaskMargins
 from alembert.tasks.reading import TaskReading
 from alembert.tasks.runtime import Runner
@@ -56,8 +49,8 @@ LossUnit = Literal["places", "rows", "examples"]
 class Task(TaskReading[E, P]):
     """Something that a model can be fine-tuned for; instances know their labels.
 
-    A first model needs a class of examples with `gold_labels`, and a subclass of this one that is a frozen dataclass with
-    `settings`, and `labels` if the outputs have names. It has a `name`, a `settings_class`, an `example_class`, and
+    A first model needs a class of examples with `gold_labels`, and a subclass of this one: a frozen dataclass with
+    `settings`, and `labels` if the outputs have names. It has a `name`, a `settings_class` and an `example_class`, and
 
     - `read`: labelled examples from files
     - `learn`: the task, with what its examples say (labels)

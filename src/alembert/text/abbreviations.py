@@ -1,11 +1,11 @@
 """Abbreviations that a text defines: "acute lymphoblastic leukemia (ALL)", or "ALL (acute lymphoblastic leukemia)".
 
-In: a text. Out: where each short form and its long form are defined, with exact offsets. The algorithm is that of Schwartz
-and Hearst (2003), "A simple algorithm for identifying abbreviation definitions in biomedical text": the letters of the
-short form are looked for from right to left, and the first one has to begin a word; a Greek letter counts as the first letter
-of its name. It knows no lexicon, needs no training and is right in 95 of 100 definitions; short forms whose letters the long
-form does not have are not found.
-(`sentences` has another list of abbreviations: those after which a full stop ends no sentence.)
+In: a text. Out: where each short form and its long form are defined, with exact offsets. The algorithm is that of
+Schwartz and Hearst (2003), "A simple algorithm for identifying abbreviation definitions in biomedical text": the
+letters of the short form are looked for from right to left, and the first one has to begin a word; a Greek letter
+counts as the first letter of its name. It knows no lexicon, needs no training and is right in 95 of 100 definitions;
+short forms whose letters the long form does not have are not found. (`sentences` has another list of abbreviations:
+those after which a full stop ends no sentence.)
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Label sentences with dictionaries, and mark where the dictionaries are unsure.
 
-In: lexicons by label, then the sentences of a document. Out: for each sentence its entities and its unknown stretches, at
-characters. A dictionary is right about what it has in most places and silent about much that it has not, so a word that it
-does not label is not always outside of all entities. The rules that mark a stretch as unknown, by their names:
+In: lexicons by label, then the sentences of a document. Out: for each sentence its entities and its unknown
+stretches, at characters. A dictionary is right about what it has in most places and silent about much that it has not,
+so a word that it does not label is not always outside of all entities. The rules that mark a stretch as unknown, by
+their names:
 
     short       a match of up to three characters, or of up to four capitals, that the text does not define
     ambiguous   matches of different labels that cover the same words, or cross each other (of nested ones the longer counts)
@@ -14,8 +15,8 @@ does not label is not always outside of all entities. The rules that mark a stre
     neighbours  a word before a match that is an adjective by its ending, joined by a hyphen or by `and` ("breast and ovarian
                 cancer"), and a word after it that many names end with: the right entity is probably longer
 
-An abbreviation that the text defines for a match ("multiple sclerosis (MS)") is an entity of the same label in all sentences.
-A rule that is left out leaves the entity, or the word, as the dictionary says.
+An abbreviation that the text defines for a match ("multiple sclerosis (MS)") is an entity of the same label in all
+sentences. A rule that is left out leaves the entity, or the word, as the dictionary says.
 """
 
 from __future__ import annotations

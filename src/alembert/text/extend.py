@@ -1,15 +1,16 @@
 """Extend a WordPiece vocabulary so that chosen words become one token each.
 
-In: a tokenizer, the `WordCounts` of a corpus, and the number of terms. Out: an `Extension`: the new tokenizer, the old
-pieces that each new one replaces, and a comparison of all segmentations. New entries are part of WordPiece itself, never
-added tokens, which would split words that merely contain them. A WordPiece entry is one word between white space and
-punctuation, so "IL-6" cannot be one piece; each word of a longer term becomes one piece.
+In: a tokenizer, the `WordCounts` of a corpus, and the number of terms. Out: an `Extension`: the new tokenizer, the
+old pieces that each new one replaces, and a comparison of all segmentations. New entries are part of WordPiece itself,
+never added tokens, which would split words that merely contain them. A WordPiece entry is one word between white space
+and punctuation, so "IL-6" cannot be one piece; each word of a longer term becomes one piece.
 
-Candidates are words inside entities, ranked by the pieces saved there, and their inflected forms ("neutrophils" beside
-"neutrophil"); or any word of the corpus, ranked by all pieces saved. WordPiece takes the longest match, so a new entry
-"braf" also changes words that begin with it. In most, only the term's own pieces are joined ("bra ##f ##v ##600" becomes
-"braf ##v ##600"); in others the rest is segmented differently ("co ##valent" becomes "cov ##ale ##nt"). Occurrences of
-the latter are subtracted from what a candidate saves. All changed words are counted, and the most frequent listed.
+Candidates are words inside entities, ranked by the pieces saved there, and their inflected forms ("neutrophils"
+beside "neutrophil"); or any word of the corpus, ranked by all pieces saved. WordPiece takes the longest match, so a new
+entry "braf" also changes words that begin with it. In most, only the term's own pieces are joined ("bra ##f ##v ##600"
+becomes "braf ##v ##600"); in others the rest is segmented differently ("co ##valent" becomes "cov ##ale ##nt").
+Occurrences of the latter are subtracted from what a candidate saves. All changed words are counted, and the most
+frequent listed.
 """
 
 from __future__ import annotations
@@ -91,8 +92,6 @@ class Extension:
     terms: tuple[TermCandidate, ...]
     forced: int
     """How many of the terms come from the user's list."""
-    already_whole: int
-    """Words of the user's list that were one piece before."""
     several_words: int
     """Terms of the user's list with more than one word, which cannot be one piece."""
     proof: SegmentationComparison
@@ -149,7 +148,6 @@ def extend(
         sources={extended.id_of(term.word): segmentations.get_ids(positions[term.word]) for term in chosen},
         terms=chosen,
         forced=len(required),
-        already_whole=len(forced.words) - len(required),
         several_words=forced.several,
         proof=compare_segmentations(
             (tokenizer, segmentations), (extended, after), counts, terms=frozenset(term.word for term in chosen)

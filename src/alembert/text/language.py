@@ -1,8 +1,8 @@
 """Detect the language of a text, without a model.
 
-In: a text. Out: a code such as "en" or "zh", or "und" where the evidence is too weak. The script decides first (Chinese,
-Japanese, Korean, Russian, Arabic, Greek, Hebrew); among languages in Latin letters, the frequent function words decide.
-A word that several languages share counts for each of them in part.
+In: a text. Out: a code such as "en" or "zh", or "und" where the evidence is too weak. The script decides first
+(Chinese, Japanese, Korean, Russian, Arabic, Greek, Hebrew); among languages in Latin letters, the frequent function
+words decide. A word that several languages share counts for each of them in part.
 
 The trade-off: titles of three words have no function words and stay "und"; whole abstracts are detected reliably
 (docs/lab/cleaning.md has the figures). Only the beginning and the middle of a long text are examined.

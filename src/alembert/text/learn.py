@@ -1,20 +1,17 @@
-"""Learn a WordPiece vocabulary from the words of a corpus.
+"""Learn a WordPiece vocabulary from the words of a corpus, or remove the pieces that a corpus never uses.
 
-In: a `WordCounts` and the size. Out: a `Vocabulary` with BERT's special tokens first ([PAD] is 0), then the characters,
-then the words that must be whole, then pieces in the order in which they were learnt.
+`learn` takes a `WordCounts` and the size, and gives a `Vocabulary` with BERT's special tokens first ([PAD] is 0), then
+the characters, then the words that must be whole, then pieces in the order in which they were learnt. Pieces are learnt
+by joining the most frequent pair repeatedly (byte-pair encoding on characters), as the trainer of the library
+`tokenizers` does under the name WordPiece, and are applied longest match first. This implementation works on counted
+words instead of the text, and its result is the same on every run: equally frequent pairs are joined in the order of
+their pieces, where the library's order changes with its hash seed. Pieces that were only steps towards longer ones
+("syndrom") and that longest match never uses are replaced by more useful ones.
 
-Pieces are learnt by joining the most frequent pair repeatedly (byte-pair encoding on characters), as the trainer of the
-library `tokenizers` does under the name WordPiece, and are applied longest match first. This implementation works on
-counted words instead of the text, and its result is the same on every run: equally frequent pairs are joined in the
-order of their pieces, where the library's order changes with its hash seed. Pieces that were only steps towards longer
-ones ("syndrom") and that longest match never uses are replaced by more useful ones.
-
-Remove the pieces of a vocabulary that a corpus never uses.
-
-In: a tokenizer and a `WordCounts`. Out: a `Pruning`: the smaller tokenizer, the remaining ids, and the proof that every
-word of the corpus is segmented as before. A piece that longest match never uses can be removed without changing any
-segmentation. Special tokens, added tokens and single characters stay, so that words of other texts have more pieces but
-are seldom unknown.
+`prune` takes a tokenizer and a `WordCounts`, and gives a `Pruning`: the smaller tokenizer, the remaining ids, and the
+proof that every word of the corpus is segmented as before. A piece that longest match never uses can be removed without
+changing any segmentation. Special tokens, added tokens and single characters stay, so that words of other texts have
+more pieces but are seldom unknown.
 """
 
 from __future__ import annotations
@@ -126,7 +123,7 @@ def _learn_used_pieces(pairs: _PairCounts, words: list[str], fixed: int, size: i
     for _ in range(_ROUNDS):
         pairs.join_until(target, min_count)
         pieces = pairs.table.pieces
-        useful = _in_use(pieces, words, fixed)
+        useful = _find_used_pieces(pieces, words, fixed)
         if len(useful) >= size or len(pieces) < target:
             break
         target += size - len(useful)
@@ -135,7 +132,7 @@ def _learn_used_pieces(pairs: _PairCounts, words: list[str], fixed: int, size: i
     return [pieces[number] for number in numbers]
 
 
-def _in_use(pieces: list[str], words: list[str], fixed: int) -> list[int]:
+def _find_used_pieces(pieces: list[str], words: list[str], fixed: int) -> list[int]:
     tokenizer = Tokenizer.from_vocabulary(Vocabulary(tuple(pieces)), lowercase=False)
     used = set(segment_words(tokenizer, words).ids.tolist())
     return [number for number in range(len(pieces)) if number < fixed or number in used]

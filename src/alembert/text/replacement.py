@@ -4,10 +4,10 @@
 words. An offset inside of a replaced span has no new one: edits must stay clear of borders (`find_editable_spans`), and
 mapping such an offset is a bug.
 
-`find_replaceable_words` finds the words that may be replaced: not function words of English and Chinese, numbers, single
-letters and punctuation. Digits, Greek and hyphens are parts of words: "p53", "IL-6" and "TGF-β" are one word each. A
-hyphen joins if one of its sides is short or has a digit; "insulin-dependent" is two words, each of which has better
-substitutes than both together. Chinese words are those of the segmenter.
+`find_replaceable_words` finds the words that may be replaced: not function words of English and Chinese, numbers,
+single letters and punctuation. Digits, Greek and hyphens are parts of words: "p53", "IL-6" and "TGF-β" are one word
+each. A hyphen joins if one of its sides is short or has a digit; "insulin-dependent" is two words, each of which has
+better substitutes than both together. Chinese words are those of the segmenter.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Surface features: what a tagger reads of a token beside its piece.
 
-Letter case and shape come from the original text, so that an uncased model sees them too; the matches of lexicons come from
-`gazetteer`. In: a text with the offsets of its pieces. Out: for each piece a row number of one embedding table for each
-feature, and the matches that these rows stand for. The first row of each feature means that there is nothing to say; row 0
-belongs to no feature, and stands where no features are read at all.
+Letter case and shape come from the original text, so that an uncased model sees them too; the matches of lexicons
+come from `gazetteer`. In: a text with the offsets of its pieces. Out: for each piece a row number of one embedding
+table for each feature, and the matches that these rows stand for. The first row of each feature means that there is
+nothing to say; row 0 belongs to no feature, and stands where no features are read at all.
 
 The same words may be a term of several lexicons, so each is a feature of its own. Where a text defines an abbreviation
 (`abbreviations`), a match of its long form counts for the short form everywhere in the text, and the other way round.

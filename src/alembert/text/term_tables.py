@@ -1,16 +1,13 @@
 """The tables of compiled lexicons, and the trie that finds their terms.
 
-A trie over hashed words, searched from all words of a text at once.
+The trie is over hashed words and is searched from all words of a text at once. In: sequences of 64-bit word hashes
+(`wordhash`). Out: all occurrences of the sequences in a text. Nodes and edges are stored in a few flat arrays, so half
+a million terms take tens of megabytes, are built in about a second, are mapped from a file, and are shared by processes
+without copies.
 
-In: sequences of 64-bit word hashes (`wordhash`). Out: all occurrences of the sequences in a text. Nodes and edges are
-stored in a few flat arrays, so half a million terms take tens of megabytes, are built in about a second, and are shared
-by forked workers without copies.
-
-The tables of compiled lexicons: flat arrays, which can be mapped from a file and are shared by processes.
-
-A term is a row of a lexicon that is looked for. An entry is what a match can stand for: all spellings with the same words,
-lexicon and case are one entry, which has the concepts of all of them. Entries are sorted by node of the trie, then by
-lexicon.
+A term is a row of a lexicon that is looked for. An entry is what a match can stand for: all spellings with the same
+words, lexicon and case are one entry, which has the concepts of all of them. Entries are sorted by node of the trie,
+then by lexicon.
 """
 
 from __future__ import annotations
@@ -183,8 +180,8 @@ MAX_SPELLINGS = 2
 class StringTable:
     """Many strings as their UTF-8 bytes, one after the other, and where each begins; decoded when asked for.
 
-    Half a million Python objects take fifty bytes each beside their text, and a forked worker copies every page on which it
-    counts a reference; arrays can be mapped from a file.
+    Half a million Python objects take fifty bytes each beside their text, and a forked worker copies every page on
+    which it counts a reference; arrays can be mapped from a file.
 
     >>> StringTable.from_strings(["gene", "", "TNFα"])[2]
     'TNFα'

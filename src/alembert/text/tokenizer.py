@@ -9,9 +9,10 @@ An `Encoding` is a view of the Rust object: each property is converted to Python
 caller that packs millions of documents and reads `ids` alone pays for `ids` alone. Values are tuples, with `None` where
 there is no word.
 
-`Tokenizer.decode` does what transformers does, with a space between any two Chinese characters. `detokenize` puts spaces
-where readers expect them: none beside Chinese and Japanese characters and their punctuation, none before a comma,
-inside brackets and around hyphens. Pieces do not store where spaces were, so this is a guess and no exact inverse.
+`Tokenizer.decode` does what transformers does, with a space between any two Chinese characters. `detokenize` puts
+spaces where readers expect them: none beside Chinese and Japanese characters and their punctuation, none before a
+comma, inside brackets and around hyphens. Pieces do not store where spaces were, so this is a guess and no exact
+inverse.
 """
 
 from __future__ import annotations

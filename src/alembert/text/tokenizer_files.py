@@ -1,10 +1,10 @@
 """The files of a tokenizer: `tokenizer.json`, `vocab.txt` and `tokenizer_config.json`.
 
-In: a folder or a single file as Hugging Face tools write them. Out: `TokenizerParts`, all that defines a BERT tokenizer.
-Files are read in Python, checked, and reduced to these few parts, rather than passed to the Rust library: so a damaged
-file gets a clear error, settings that would truncate or pad text (all-MiniLM's `tokenizer.json` truncates at 128) are
-ignored, and what is saved depends on the parts alone. The price is that a `tokenizer.json` with other steps than BERT's
-is an error.
+In: a folder or a single file as Hugging Face tools write them. Out: `TokenizerParts`, all that defines a BERT
+tokenizer. Files are read in Python, checked, and reduced to these few parts, rather than passed to the Rust library: so
+a damaged file gets a clear error, settings that would truncate or pad text (all-MiniLM's `tokenizer.json` truncates at
+128) are ignored, and what is saved depends on the parts alone. The price is that a `tokenizer.json` with other steps
+than BERT's is an error.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Count the words of a corpus, and the words of its entities.
 
-In: samples (a text and the entities in it), read once as a stream. Out: a `WordCounts`, which `learn`, `extend`, `prune`
-and `tokenizer_report` use without reading the corpus again. Words are the input of WordPiece: after the tokenizer's own
-normalisation, split at white space and punctuation, so "IL-6" is the three words "il", "-" and "6".
+In: samples (a text and the entities in it), read once as a stream. Out: a `WordCounts`, which `learn`, `extend`,
+`prune` and `tokenizer_report` use without reading the corpus again. Words are the input of WordPiece: after the
+tokenizer's own normalisation, split at white space and punctuation, so "IL-6" is the three words "il", "-" and "6".
 
 Runs between white space are counted first and normalised once each instead of at every occurrence, which is many times
 faster. Memory is bounded: beyond a limit the rarest words are forgotten, and their occurrences counted.

@@ -1,13 +1,14 @@
 """Split text into small words and hash each to 64 bits, with vectorised operations.
 
-In: a text. Out: the start, end and hash of each word. A word is a run of letters, a run of digits, one Greek letter, one
-Chinese or Japanese character, or one punctuation mark; spaces and hyphens only separate. So "IL-6", "IL6" and "IL 6" are
-the same two words, and "TGFβ" is the same as "TGF-beta".
+In: a text. Out: the start, end and hash of each word. A word is a run of letters, a run of digits, one Greek letter,
+one Chinese or Japanese character, or one punctuation mark; spaces and hyphens only separate. So "IL-6", "IL6" and "IL
+6" are the same two words, and "TGFβ" is the same as "TGF-beta".
 
-The hash is a polynomial over the folded characters, computed from one cumulative sum over the text, so that no Python
-object is needed per word: this makes the gazetteer several times faster than a regular expression would. The price is
-that two different words could have the same hash, with a probability of about 1 in 10^7 for a lexicon of a million words
-and a corpus of a million different words. Folding keeps the length, so offsets are those of the original text.
+The hash is a polynomial over the folded characters, computed from one cumulative sum over the text, so that no
+Python object is needed per word: this makes the gazetteer several times faster than a regular expression would. The
+price is that two different words could have the same hash, with a probability of about 1 in 10^7 for a lexicon of a
+million words and a corpus of a million different words. Folding keeps the length, so offsets are those of the original
+text.
 
 >>> cut = hash_words("IL-6 in TGFβ")
 >>> [(int(start), int(end)) for start, end in zip(cut.starts, cut.ends)]

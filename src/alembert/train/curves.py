@@ -1,8 +1,8 @@
 """The curves of a run: `loss.html`, a page that needs nothing else, and `loss.png` where matplotlib is installed.
 
-In: a run log. Out: the files. Both show the same panels: each objective's loss in training (each row of the log thin,
-and smoothed) and on held-out documents, held-out accuracy or the scores of tasks, rate, gradient norm and speed. Long runs are thinned so that
-the drawn lines stay the same and the page stays small.
+In: a run log. Out: the files. Both show the same panels: each objective's loss in training (each row of the log
+thin, and smoothed) and on held-out documents, held-out accuracy or the scores of tasks, rate, gradient norm and speed.
+Long runs are thinned so that the drawn lines stay the same and the page stays small.
 """
 
 from __future__ import annotations

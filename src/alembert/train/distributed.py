@@ -1,12 +1,12 @@
 """Processes that train together, started by torchrun; one process is the same path.
 
-`Processes.join` reads what torchrun says in the environment. The model knows nothing of it: gradients are summed here
-once a step, and `shard_model` spreads a model that does not fit over the processes by FSDP2. A sharded model is saved whole,
-so a run goes on with any number of processes, sharded or not. The price is that the first process holds it all, one
-copy in ordinary memory, while it writes.
+`Processes.join` reads what torchrun says in the environment. The model knows nothing of it: gradients are summed
+here once a step, and `shard_model` spreads a model that does not fit over the processes by FSDP2. A sharded model is
+saved whole, so a run goes on with any number of processes, sharded or not. The price is that the first process holds it
+all, one copy in ordinary memory, while it writes.
 
-Only the first process writes and speaks. What may be refused is done inside `agree`, so that one sentence is printed and
-no process waits for another that has gone.
+Only the first process writes and speaks. What may be refused is done inside `agree`, so that one sentence is printed
+and no process waits for another that has gone.
 """
 
 from __future__ import annotations
@@ -256,8 +256,8 @@ def _read_environment(name: str, otherwise: int) -> int:
 def _store() -> Store:
     """Find the place where processes leave their addresses.
 
-    On one machine torchrun keeps one store over its restarts, in which the addresses of dead processes stay. On several,
-    where restarts are not counted alike, its rendezvous (c10d) makes a new one each time.
+    On one machine torchrun keeps one store over its restarts, in which the addresses of dead processes stay. On
+    several, where restarts are not counted alike, its rendezvous (c10d) makes a new one each time.
     """
     store, _, world = next(rendezvous("env://", timeout=TIMEOUT))
     alone = _read_environment("LOCAL_WORLD_SIZE", 0) == world

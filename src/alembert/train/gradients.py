@@ -2,18 +2,15 @@
 
 On a CPU two micro-batches on one core each finish sooner than one after the other on two cores: no core waits for the
 other inside an operation. A job is a function that runs a forward pass and returns a loss; it must not depend on
-anything that other jobs change, so dropout comes from a `Noise` of its own. Each operation runs on one thread, and the
-gradients are added in the order of the jobs, so the sum is the same bit for bit for any number of streams. A single job
-has all cores to itself.
+anything that other jobs change, so dropout comes from a `DropoutSeed` of its own. Each operation runs on one thread,
+and the gradients are added in the order of the jobs, so the sum is the same bit for bit for any number of streams. A
+single job has all cores to itself. Jobs run in threads of a pool: settings that torch keeps per thread (autocast,
+gradient mode) are the job's own affair.
 
-Jobs run in threads of a pool: settings that torch keeps per thread (autocast, gradient mode) are the job's own affair.
-
-Weights that are evaluated and written instead of the last ones: between these and the start of the run, or an average.
-
-An exponential moving average of a model's parameters, which often scores better than the last weights.
-
-It costs one copy of the parameters. At the beginning it forgets faster (a share of 1 - (1 + n) / (10 + n) after n
-updates), so that the weights that were drawn at random do not stay in it for long.
+Also here are the weights that may be evaluated and written instead of the last ones: between these and the start of the
+run, or their exponential moving average, which often scores better. The average costs one copy of the parameters. At
+the beginning it forgets faster (a share of 1 - (1 + n) / (10 + n) after n updates), so that the weights that were drawn
+at random do not stay in it for long.
 """
 
 from __future__ import annotations
@@ -52,7 +49,7 @@ def accumulate(jobs: Sequence[LossJob], parameters: Sequence[nn.Parameter], stre
         return [loss]
     losses: list[Tensor] = []
     with limit_operation_threads(1):
-        for loss, gradients in _in_order(jobs, trained, streams):
+        for loss, gradients in _differentiate_in_order(jobs, trained, streams):
             losses.append(loss)
             if len(losses) < len(jobs):
                 _add(trained, gradients)
@@ -70,7 +67,7 @@ def accumulate_sequentially(jobs: Sequence[LossJob]) -> list[Tensor]:
     return losses
 
 
-def _in_order(jobs: Sequence[LossJob], trained: list[nn.Parameter], streams: int) -> Iterator[_Result]:
+def _differentiate_in_order(jobs: Sequence[LossJob], trained: list[nn.Parameter], streams: int) -> Iterator[_Result]:
     pool, left = _pool(streams), iter(jobs)
     # One more than streams, so that no stream waits while gradients are added; each holds a copy of all gradients.
     waiting: deque[Future[_Result]] = deque(

@@ -358,11 +358,7 @@ class TrainingLoop:
         if latest is None:
             return
         snapshot, notes = latest
-        tensors = {group: shard_tensors(named, self.model) for group, named in snapshot.tensors.items()}
-        self.model.load_state_dict(tensors["model"])
-        self.optimiser.load(tensors["optimiser"])
-        if self.average is not None:
-            self.average.load(tensors["average"])
+        self.optimiser.load(self._load_weights(snapshot)["optimiser"])
         self.position = TrainerState.of_facts(snapshot.facts)
         self._saved_at = self.position.done.seconds
         if self.processes.is_first:
@@ -387,7 +383,11 @@ class TrainingLoop:
         if snapshot is None or snapshot.step == self.position.done.step:
             return
         self.kept = snapshot.step
+        self._load_weights(snapshot)
+
+    def _load_weights(self, snapshot: Snapshot) -> dict[str, dict[str, Tensor]]:
         tensors = {group: shard_tensors(named, self.model) for group, named in snapshot.tensors.items()}
         self.model.load_state_dict(tensors["model"])
         if self.average is not None:
             self.average.load(tensors["average"])
+        return tensors

@@ -1,7 +1,7 @@
 """What the one loop needs to know of what it trains: portions of data, their loss, and how to judge the model.
 
-Pre-training, fine-tuning and distillation are objectives. An objective plans portions for a cursor, turns a portion into a
-micro-batch of tensors, and gives the loss of it; the loop knows nothing else about data or objectives.
+Pre-training, fine-tuning and distillation are objectives. An objective plans portions for a cursor, turns a portion
+into a micro-batch of tensors, and gives the loss of it; the loop knows nothing else about data or objectives.
 """
 
 from __future__ import annotations

@@ -3,13 +3,12 @@
 In: the gradients that a step has left in `parameter.grad`, and the scheduled rate. Out: changed parameters, and the
 norm of the gradients. A parameter without a gradient, or frozen, stays exactly as it is: no decay, no change of its
 moments. The update rules are functions over lists of tensors, so that a step is a few fused calls, and all state is
-here, under the names of the parameters. AdamW also works on the sharded parameters of FSDP; LAMB, which needs the
-norm of each matrix, does not.
+here, under the names of the parameters. AdamW also works on the sharded parameters of FSDP; LAMB, which needs the norm
+of each matrix, does not.
 
-LAMB, Adam for very large batches (You et al. 2020, https://arxiv.org/abs/1904.00962).
-
-Each matrix moves by a step as long as itself times the rate, in the direction that Adam with weight decay gives. Biases
-and layer norms, which do not decay, take Adam's step as it is, as in the authors' code.
+LAMB is Adam for very large batches (You et al. 2020, https://arxiv.org/abs/1904.00962): each matrix moves by a step as
+long as itself times the rate, in the direction that Adam with weight decay gives. Biases and layer norms, which do not
+decay, take Adam's step as it is, as in the authors' code.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 The parts are what people freeze (embeddings, layers, heads); the depth orders them from the input to the output.
 
-In: settings, how far the run is and the losses of its steps. Out: when the first step is over, which parts train, and the
-learning rate. The gradients of a fresh head would distort the encoder below it (Kumar et al. 2022, https://arxiv.org/abs/2202.10054),
-so the head is trained alone until its loss stops falling. With `restart`, the other parts then begin like a run of their
-own: at the rate zero, without moments that were collected by others.
+The gradients of a fresh head would distort the encoder below it (Kumar et al. 2022, https://arxiv.org/abs/2202.10054),
+so the head can be trained alone until its loss stops falling. In: settings, how far the run is and the losses of its
+steps. Out: when this first step is over, which parts train, and the learning rate. With `restart`, the other parts then
+begin like a run of their own: at the rate zero, without moments that were collected by others.
 """
 
 from __future__ import annotations

@@ -1,13 +1,9 @@
-"""How far a run is: by steps, by tokens or by the wall clock; and all that must be known to go on from there.
+"""How far a run is, by steps, by tokens or by the wall clock; its losses and speed; and all that it needs to go on.
 
-What the steps since the last line of the log add up to: losses, counts, tokens, time and work.
-
-The arithmetic of a training step, to say what share of the machine's measured matmul peak a run reaches.
-
-Matrix products alone are counted: they are nearly all the work, and what the peak is measured with. What the last block
-leaves out, because no head reads it, is not counted. Padding, work that
-is done twice to save memory, and the halves of causal attention that a kernel may skip do not change the count, so the
-share says what the run gets out of the machine, not how busy it is.
+The speed is the share of the machine's measured matmul peak that a run reaches. Matrix products alone are counted: they
+are nearly all the work, and what the peak is measured with. What the last block leaves out, because no head reads it,
+is not counted. Padding, work that is done twice to save memory, and the halves of causal attention that a kernel may
+skip do not change the count, so the share says what the run gets out of the machine, not how busy it is.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """What surrounds a training run: its output folder, its context, and how it ends on request.
 
-The output folder is checked before the work, begun by the first process, and read by the others. The first SIGINT (Ctrl-C)
-or SIGTERM (a cluster that wants its machine back) is only noted: the loop looks at `StopSignalHandler.requested` between
-two steps, saves, and raises `TrainingInterrupted`. Whoever cannot wait presses Ctrl-C again. The trade-off: a stop takes
-as long as the step under way and one save.
+The output folder is checked before the work, begun by the first process, and read by the others. The first SIGINT
+(Ctrl-C) or SIGTERM (a cluster that wants its machine back) is only noted: the loop looks at
+`StopSignalHandler.requested` between two steps, saves, and raises `TrainingInterrupted`. Whoever cannot wait presses
+Ctrl-C again. The trade-off: a stop takes as long as the step under way and one save.
 """
 
 from __future__ import annotations

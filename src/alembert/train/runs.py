@@ -1,9 +1,9 @@
 """The training runs below a folder: what each was, how far it came, how well it did; and a page.
 
-In: a folder with results of `pretrain`, `finetune` and `distill`, complete or not, among anything else. Out: a `RunRecord`
-for each, the best first, and what was there beside runs. A run is known by its manifest, or by the draft that a stopped run
-leaves; scores come from `run/scores.json` or from the log. What cannot be read is listed and stops nothing. Manifests have no
-time, so that of the last file is shown.
+In: a folder with results of `pretrain`, `finetune` and `distill`, complete or not, among anything else. Out: a
+`RunRecord` for each, the best first, and what was there beside runs. A run is known by its manifest, or by the draft
+that a stopped run leaves; scores come from `run/scores.json` or from the log. What cannot be read is listed and stops
+nothing. Manifests have no time, so that of the last file is shown.
 
 The page has a table of the runs, their curves over each other, and the settings in which they differ.
 """

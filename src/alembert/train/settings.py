@@ -1,10 +1,12 @@
 """Settings of training, and the schedule of the learning rate.
 
-The learning rate is a factor from 0 to 1 for a progress from 0 to 1. What progress means (steps, tokens, time) is the caller's affair. `linear` is the published schedule of BERT: its decay
-is counted from the beginning of the run, not from the end of warm-up, so the rate steps down a little there.
+The learning rate is a factor from 0 to 1 for a progress from 0 to 1. What progress means (steps, tokens, time) is
+the caller's affair. `linear` is the published schedule of BERT: its decay is counted from the beginning of the run, not
+from the end of warm-up, so the rate steps down a little there.
 
-Settings are the same in Python, in a TOML file (`--set help` prints one) and in the manifest of the result. Which files a run reads is
-not a setting: inputs are known by their content. Nothing here loads torch, so that settings are checked before it is.
+Settings are the same in Python, in a TOML file (`--set help` prints one) and in the manifest of the result. Which
+files a run reads is not a setting: inputs are known by their content. Nothing here loads torch, so that settings are
+checked before it is.
 """
 
 from __future__ import annotations

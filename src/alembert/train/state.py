@@ -7,9 +7,9 @@
     damaged-step-.../        found damaged and set aside; never read again, never deleted
     .saving/                 a save under way; what a killed one leaves goes with the next save
 
-In go a step, facts and groups of tensors; out come the same, bit by bit, after every hash was compared. Each state names
-the best one as it was known then, rather than one pointer for all: so a kill between two files, or going back to an
-older state, never pairs the facts of one moment with the best weights of another. The price is that a best state is
+In go a step, facts and groups of tensors; out come the same, bit by bit, after every hash was compared. Each state
+names the best one as it was known then, rather than one pointer for all: so a kill between two files, or going back to
+an older state, never pairs the facts of one moment with the best weights of another. The price is that a best state is
 kept for as long as a kept state names it. One process writes (`artifact.create` holds the lock); any number may read.
 """
 
@@ -90,11 +90,11 @@ class RunStates:
         """
         facts = _check_snapshot(snapshot)
         with (
-            translate_os_errors(f"Saving the state of step {snapshot.step}", self._what_is_left),
+            translate_os_errors(f"Saving the state of step {snapshot.step}", self._describe_remaining),
             self._draft() as draft,
         ):
             files = {group: _write_tensors(draft, group, named) for group, named in snapshot.tensors.items()}
-            known_best = snapshot.step if best else self._best_until(snapshot.step)
+            known_best = snapshot.step if best else self._find_best_until(snapshot.step)
             record = _StateRecord(snapshot.step, known_best, facts, files)
             _write(draft / STATE_FILE, [record.to_bytes()])
             sync_folder(draft)
@@ -106,9 +106,9 @@ class RunStates:
         """Load the newest good state, with a note on each damaged one that was passed over; none: there is no state."""
         notes: list[str] = []
         with translate_os_errors(f"Reading the states in {self._folder}"):
-            for path in self._found():
+            for path in self._list_folders():
                 try:
-                    return _load(path, self._verified(path)), notes
+                    return _load(path, self._verify(path)), notes
                 except BadFile as problem:
                     notes.append(f"The state {path.name} is passed over: {problem}")
         if notes:
@@ -121,13 +121,13 @@ class RunStates:
     def best(self) -> Snapshot | None:
         """Load the best state that the newest good one knows; none: it knows none, or that folder was deleted."""
         with translate_os_errors(f"Reading the best state in {self._folder}"):
-            _, record = next(self._good(), (None, None))
+            _, record = next(self._iterate_intact(), (None, None))
             best = record.best if record else None
-            path = next((path for path in self._found() if _step_of(path) == best), None)
+            path = next((path for path in self._list_folders() if _step_of(path) == best), None)
             if path is None:
                 return None
             try:
-                return _load(path, self._verified(path))
+                return _load(path, self._verify(path))
             except BadFile as problem:
                 raise BadFile(
                     f"The best state cannot be used. {problem} Restore it from a copy, or delete {path} to do without."
@@ -150,7 +150,7 @@ class RunStates:
     def _put_in_place(self, draft: Path, step: int) -> None:
         target = self._folder / f"step-{step:09d}"
         if target.is_dir():
-            if self._looked_at(target) is None:
+            if self._read_intact_record(target) is None:
                 self._set_aside(target)
             else:
                 older = target.with_name(f"{target.name}.old")
@@ -162,17 +162,17 @@ class RunStates:
     def _prune(self, saved: int) -> None:
         """Remove all but the newest good states, the one just saved, and the best that these know."""
         kept: dict[int, int | None] = {}
-        for path in self._found():
+        for path in self._list_folders():
             step = _step_of(path)
             if step in kept or (len(kept) >= self._keep and step != saved):
                 continue
-            record = self._looked_at(path)
+            record = self._read_intact_record(path)
             if record is None:
                 self._set_aside(path)
             else:
                 kept[step] = record.best
         steps = {*kept, *kept.values()}
-        for path in self._found():
+        for path in self._list_folders():
             step = _step_of(path)
             if step not in steps:
                 remove_folder(path)
@@ -182,29 +182,29 @@ class RunStates:
         names = (f"damaged-{path.name}{f'-{n}' if n > 1 else ''}" for n in count(1))
         path.rename(next(path.with_name(name) for name in names if not path.with_name(name).exists()))
 
-    def _best_until(self, step: int) -> int | None:
-        return next((record.best for path, record in self._good() if _step_of(path) <= step), None)
+    def _find_best_until(self, step: int) -> int | None:
+        return next((record.best for path, record in self._iterate_intact() if _step_of(path) <= step), None)
 
-    def _what_is_left(self) -> str:
+    def _describe_remaining(self) -> str:
         with suppress(OSError):
-            for path, _ in self._good():
+            for path, _ in self._iterate_intact():
                 return f"The last state, {path}, is intact: run the same command again to continue from it."
         return "Nothing that was there before has changed."
 
-    def _good(self) -> Iterator[tuple[Path, _StateRecord]]:
-        for path in self._found():
-            if (record := self._looked_at(path)) is not None:
+    def _iterate_intact(self) -> Iterator[tuple[Path, _StateRecord]]:
+        for path in self._list_folders():
+            if (record := self._read_intact_record(path)) is not None:
                 yield path, record
 
-    def _looked_at(self, path: Path) -> _StateRecord | None:
+    def _read_intact_record(self, path: Path) -> _StateRecord | None:
         """Read the record of a state and compare sizes, and hashes too if they never were; none: it is damaged."""
         try:
             record = _read_record(path)
-            return record if record.seal() in self._sound else self._verified(path)
+            return record if record.seal() in self._sound else self._verify(path)
         except BadFile:
             return None
 
-    def _verified(self, path: Path) -> _StateRecord:
+    def _verify(self, path: Path) -> _StateRecord:
         record = _read_record(path)
         self._sound.discard(record.seal())
         for group, digest in record.files.items():
@@ -212,7 +212,7 @@ class RunStates:
         self._sound.add(record.seal())
         return record
 
-    def _found(self) -> list[Path]:
+    def _list_folders(self) -> list[Path]:
         """List the folders that should be states, newest first."""
         paths = self._folder.iterdir() if self._folder.is_dir() else ()
         named = [path for path in paths if _NAME.fullmatch(path.name)]

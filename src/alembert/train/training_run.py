@@ -1,13 +1,14 @@
 """One run of the training loop, as `pretrain`, `finetune` and both stages of `distill` make it.
 
-In: a Checkpoint with the heads that it is trained with, an objective and settings. Out: the trained Checkpoint, with the
-log, the settings and the curves of the run in one folder, and in another, until it is over, the states that a stopped
-run goes on from.
+In: a Checkpoint with the heads that it is trained with, an objective and settings. Out: the trained Checkpoint, with
+the log, the settings and the curves of the run in one folder, and in another, until it is over, the states that a
+stopped run goes on from.
 
-A run may train a `VocabularySubset`. A few thousand labelled texts hold a few thousand of a vocabulary's pieces; the rows
-of all others never get a gradient, yet it would be filled with zeros, added up and measured, and their moments moved, in
-every small step. So the model has the rows of its own pieces alone, with other numbers, and the others are put back,
-untouched, when it is written. Weight decay does not reach the rows that are left out, which is what one wants of them.
+A run may train a `VocabularySubset`. A few thousand labelled texts hold a few thousand of a vocabulary's pieces; the
+rows of all others never get a gradient, yet it would be filled with zeros, added up and measured, and their moments
+moved, in every small step. So the model has the rows of its own pieces alone, with other numbers, and the others are
+put back, untouched, when it is written. Weight decay does not reach the rows that are left out, which is what one wants
+of them.
 """
 
 # V pieces of the vocabulary, K own pieces, E embedding width

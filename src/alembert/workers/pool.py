@@ -1,20 +1,17 @@
 """Workers that may die: processes of this machine, and a pool that returns results in the order of the jobs.
 
-Worker processes: started together, watched, and never left behind.
+`run_processes` starts workers together, watches them and never leaves one behind. In: a job, which each worker runs to
+its end; counters in shared memory distribute the work. The workers are forked where the system can, so that they share
+what the parent has built (a gazetteer of hundreds of megabytes) without a copy; elsewhere it is pickled once for each
+worker. The parent starts no thread before it forks. A worker ends with its parent, however that ends: it watches a pipe
+that only the parent holds open. A job may be killed at any point, so it must write its results atomically.
 
-In: a job, which each worker runs to its end; counters in shared memory distribute the work. The workers are forked where
-the system can, so that they share what the parent has built (a gazetteer of hundreds of megabytes) without a copy;
-elsewhere it is pickled once for each worker. The parent starts no thread before it forks. A worker ends with its parent,
-however that ends: it watches a pipe that only the parent holds open. A job may be killed at any point, so it must write
-its results atomically.
-
-A pool of workers that returns results in the order of the jobs, although any worker may die at any moment.
-
-In: a `WorkerBackend`, which starts workers and talks to them (`workers.ray` has one), and a stream of jobs, none of them
-None. Out: the result of each job, once, in the order of the jobs. Jobs are taken from the stream as workers need them,
-so memory does not grow with their number. A job whose worker has died is done by another. A replacement gets jobs when
-it is ready and not before: a cluster may have lost the room for it. A job on which several workers have died ends the
-run with an error. The trade-off: jobs must be idempotent.
+`OrderedPool` takes a `WorkerBackend`, which starts workers and talks to them (`workers.ray` has one), and a stream of
+jobs, none of them None, and returns the result of each job, once, in the order of the jobs, although any worker may die
+at any moment. Jobs are taken from the stream as workers need them, so memory does not grow with their number. A job
+whose worker has died is done by another. A replacement gets jobs when it is ready and not before: a cluster may have
+lost the room for it. A job on which several workers have died ends the run with an error. The trade-off: jobs must be
+idempotent.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Workers on a Ray cluster: an existing one, or one that is started on this machine for the run.
 
-In: a `RayCluster` (its address, how many workers, how many CPUs each has), a `WorkerSpec`, and jobs. Out: the results in
-the order of the jobs, by `pool`, which replaces workers that die. alembert must be installed on every machine of the
-cluster, and files must have the same paths on all of them.
+In: a `RayCluster` (its address, how many workers, how many CPUs each has), a `WorkerSpec`, and jobs. Out: the
+results in the order of the jobs, by `pool`, which replaces workers that die. alembert must be installed on every
+machine of the cluster, and files must have the same paths on all of them.
 
-The workers are Ray actors and not Ray Data, which keeps the order, but reads as far ahead as its object store holds, and
-either repeats a job that kills its worker for ever or ends the run without naming it. Usage reports and the dashboard
-are off; a cluster that is started here listens on this machine alone.
+The workers are Ray actors and not Ray Data, which keeps the order, but reads as far ahead as its object store holds,
+and either repeats a job that kills its worker for ever or ends the run without naming it. Usage reports and the
+dashboard are off; a cluster that is started here listens on this machine alone.
 """
 
 from __future__ import annotations

@@ -125,22 +125,6 @@ def test_abstaining_trades_answers_for_accuracy() -> None:
     assert curve.accuracy.tolist() == [1.0, 1.0, 0.75]
 
 
-@pytest.mark.parametrize(("wanted", "expected"), [(1.0, 0.8), (0.75, 0.6), (0.0, 0.6), (1.01, None)])
-def test_the_threshold_keeps_most_answers(wanted: float, expected: float | None) -> None:
-    assert compute_coverage_curve([0.9, 0.6, 0.8, 0.6], [1, 0, 1, 1]).threshold_for(wanted) == expected
-
-
-@given(st.lists(st.tuples(st.integers(0, 9), st.booleans()), min_size=1), st.floats(0, 1, allow_subnormal=False))
-def test_the_threshold_keeps_its_promise(answers: list[tuple[int, bool]], wanted: float) -> None:
-    confidence, right = np.array(answers).T
-    threshold = compute_coverage_curve(confidence / 9, right).threshold_for(wanted)
-    assert threshold is None or right[confidence / 9 >= threshold].mean() >= wanted
-
-
-def test_nothing_can_be_promised_without_answers() -> None:
-    assert compute_coverage_curve([], []).threshold_for(0.5) is None
-
-
 # -- thresholds of labels
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn import metrics
 
-from alembert.tasks.metrics import classes
+from alembert.tasks.metrics import calibration, classes
 
 VALUES = st.integers(-5, 5) | st.floats(-100, 100, width=16, allow_subnormal=False)
 SERIES = st.lists(st.tuples(VALUES, VALUES), min_size=2, max_size=30)
@@ -82,5 +82,5 @@ def test_a_resampled_pearson_is_that_of_the_sample() -> None:
 
 
 def test_equal_values_are_not_parted() -> None:
-    _, kept = classes.sort_descending(np.array([0.5, 0.9, 0.5, -np.inf, -np.inf]))
+    _, kept = calibration.sort_descending(np.array([0.5, 0.9, 0.5, -np.inf, -np.inf]))
     assert kept.tolist() == [1, 3, 5]

@@ -43,9 +43,8 @@ def test_labels_of_every_word_stay_apart_and_unlabelled_words_have_no_tag() -> N
     assert from_tags([0, 0, 1], found.tags) == [(0, 1, "NOUN"), (1, 2, "NOUN"), (2, 3, "VERB")]
 
 
-def test_numbered_labels_are_nameless() -> None:
+def test_numbered_labels_are_types() -> None:
     found = TagScheme.from_names(["LABEL_0", "LABEL_1"])
-    assert found.is_nameless
     assert found.types == ("LABEL_0", "LABEL_1")
 
 

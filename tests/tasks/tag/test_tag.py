@@ -16,14 +16,14 @@ from alembert.tasks.tag.crf import CrfDecoder
 from alembert.tasks.tag.data import TagExample, TagSettings
 from alembert.tasks.tag.tags import (
     LabelledSpan,
-    find_words,
+    find_words_of_texts,
     from_tags,
     tag_names,
     to_tags,
     to_word_ranges,
 )
 from alembert.tasks.tag.task import TagTask
-from alembert.text.tokenizer import Tokenizer
+from alembert.text.tokenizer import StackedPieces, Tokenizer
 from alembert.text.vocabulary import Vocabulary
 
 SHARED = Path(__file__).resolve().parents[4] / "shared"
@@ -81,7 +81,7 @@ def test_right_tags_give_the_entities_back_through_any_windows(each: TagExample,
 @given(documents(), st.integers(16, 64))
 def test_every_word_is_asked_once_and_in_order(each: TagExample, length: int) -> None:
     (encoded,) = task(max_length=length, overlap=length // 4).encode([each], TOKENIZER, 512)
-    words = find_words(TOKENIZER.encode(each.text, add_special_tokens=False))
+    (words,) = find_words_of_texts(StackedPieces.of([TOKENIZER.encode(each.text, add_special_tokens=False)]))
     assert sum(len(row.positions) for row in encoded.rows) == len(words)
     first_pieces = [int(row.ids[place]) for row in encoded.rows for place in row.positions]
     ids = TOKENIZER.encode(each.text, add_special_tokens=False).ids
@@ -249,7 +249,7 @@ def test_tags_and_ranges_are_the_same(lengths: list[int], scheme: str) -> None:
 
 
 def test_ranges_need_word_borders() -> None:
-    words = find_words(TOKENIZER.encode("ab cd-ef", add_special_tokens=False))
+    (words,) = find_words_of_texts(StackedPieces.of([TOKENIZER.encode("ab cd-ef", add_special_tokens=False)]))
     found, lost = to_word_ranges([(0, 2, "a"), (3, 8, "b"), (1, 2, "c"), (2, 3, "d")], words)
     assert (found, lost) == ([(0, 1, "a"), (1, 4, "b")], 2)
 

@@ -247,14 +247,14 @@ def _read_answers(value: Any) -> Iterator[tuple[str, int | None]]:
         for part in value:
             yield from _read_answers(part)
     elif isinstance(value, Mapping) and isinstance(value.get("text"), list):
-        yield from _in_columns(value["text"], value.get("answer_start"))
+        yield from _zip_answer_columns(value["text"], value.get("answer_start"))
     elif isinstance(value, Mapping) and isinstance(value.get("text"), str):
         yield value["text"], _offset(value.get("answer_start"))
     else:
         raise BadInput("an answer is neither a text nor a text with its answer_start")
 
 
-def _in_columns(texts: list[Any], starts: Any) -> Iterator[tuple[str, int | None]]:
+def _zip_answer_columns(texts: list[Any], starts: Any) -> Iterator[tuple[str, int | None]]:
     if not isinstance(starts, list) or len(starts) != len(texts) or not all(isinstance(t, str) for t in texts):
         raise BadInput("the answers do not have as many offsets as texts")
     yield from ((text, _offset(start)) for text, start in zip(texts, starts, strict=True))

@@ -1,8 +1,9 @@
 """Report malformed tags of CoNLL files, each with its line, which readers accept.
 
 Readers decode all dialects by one lenient rule, so an I- without its B- is an entity all the same. Here a file is
-checked against its own dialect, detected from its first 256 kB: in IOB2 each entity begins with B, in BIOES and BILOU it
-also has an end. In IOB1 and IO only the prefixes can be checked. One line is held at a time, so files may be of any size.
+checked against its own dialect, detected from its first 256 kB: in IOB2 each entity begins with B, in BIOES and BILOU
+it also has an end. In IOB1 and IO only the prefixes can be checked. One line is held at a time, so files may be of any
+size.
 """
 
 from __future__ import annotations

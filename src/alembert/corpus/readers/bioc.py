@@ -8,14 +8,14 @@ by "|", "," or ";"), the label is "type"; all other infons are attributes.
 
 BioC JSON: one collection with its ``documents``, a list of collections, or one document or collection a line.
 
-The documents of a collection are read one at a time wherever ``"documents": [`` begins an array, so that a collection
-of any size is streamed; PubTator 3 calls the same array ``PubTator3``. Infon values that are not strings become strings,
-null ones are left out.
+The documents of a collection are read one at a time wherever ``"documents": [`` begins an array, so that a
+collection of any size is streamed; PubTator 3 calls the same array ``PubTator3``. Infon values that are not strings
+become strings, null ones are left out.
 
 BioC XML: collections of documents with passages, annotations and relations.
 
-Documents are cut out of the collection and parsed one at a time (see `xml_records`). The text of a passage may be in its
-sentences; annotations and relations may be in either, relations also in the document.
+Documents are cut out of the collection and parsed one at a time (see `xml_records`). The text of a passage may be in
+its sentences; annotations and relations may be in either, relations also in the document.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ and reported as `Remark` items at the end of the file. Readers raise only for wr
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -15,6 +16,8 @@ from alembert.corpus.document import Document
 from alembert.errors import BadSetting
 
 MEGABYTE = 1 << 20
+_DETAIL = re.compile(r"\s*[(:;].*")
+_NUMBER = re.compile(r"(?<![\w-])[A-Z]?\d+(?:[.,]\d+)*")
 SetAsideKind = Literal["record", "annotation", "file"]
 DELIMITERS: Final = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|"}
 """Signs between the columns of a table, which are detected from its lines."""
@@ -35,6 +38,25 @@ class SetAside:
 
     def describe(self) -> str:
         return f"{self.source}, {self.position} set aside: {self.reason}"
+
+    def to_record(self) -> dict[str, str | None]:
+        """Return the record of `set-aside.jsonl`."""
+        return {
+            "file": self.source,
+            "position": self.position,
+            "id": self.id,
+            "reason": self.reason,
+            "kind": self.kind,
+        }
+
+
+def generalise_reason(reason: str) -> str:
+    """Remove numbers, ids and details from a reason, so that similar ones are counted together.
+
+    >>> generalise_reason("the row has 3 columns where the first has 12 (see line 1)")
+    'the row has N columns where the first has N'
+    """
+    return _NUMBER.sub("N", _DETAIL.sub("", reason))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """Citations of PubMed: MEDLINE XML, with deleted citations, and PubMed's text format.
 
-MEDLINE/PubMed XML. In: the files that NLM publishes (``PubmedArticleSet``, also book articles). Out: one document per citation with the PMID
-as its id: the title, then the parts of the abstract, each a section with its label as heading. Quirks handled:
+MEDLINE/PubMed XML. In: the files that NLM publishes (``PubmedArticleSet``, also book articles). Out: one document
+per citation with the PMID as its id: the title, then the parts of the abstract, each a section with its label as
+heading. Quirks handled:
 
 - Inline tags (``<i>``, ``<sub>``, ``<sup>``, ``<b>``) and MathML are replaced by the text inside them.
 - ``<AbstractText/>`` may be empty, and titles too; a citation with neither title nor abstract is set aside.

@@ -1,10 +1,10 @@
 """Convert a record with named fields (a JSON object, a table row, a Parquet row) to a document.
 
-The fields are those of the options, or the usual names. The text is one field, unchanged, or is composed of a title, an
-abstract (a string or a list), paragraphs and sections with headings, nested as in full-text articles. Headings like
-``ABSTRACT.METHODS:`` on lines of their own, which evidence-inference uses, become sections. Entities may be native ones,
-``{start, end, label}``, ``[start, end, label]`` or a mention with its words and offset; relations name two of them by
-their ids. A malformed entity is set aside alone, without quoting the record.
+The fields are those of the options, or the usual names. The text is one field, unchanged, or is composed of a title,
+an abstract (a string or a list), paragraphs and sections with headings, nested as in full-text articles. Headings like
+``ABSTRACT.METHODS:`` on lines of their own, which evidence-inference uses, become sections. Entities may be native
+ones, ``{start, end, label}``, ``[start, end, label]`` or a mention with its words and offset; relations name two of
+them by their ids. A malformed entity is set aside alone, without quoting the record.
 """
 
 from __future__ import annotations

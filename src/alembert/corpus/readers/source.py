@@ -5,10 +5,11 @@ at a line feed alone (a carriage return before it is dropped): the other charact
 for line ends occur inside records. A line over the limit is skipped without being held, and a line that does not decode
 is set aside. `tally` counts corrections, which become remarks.
 
-gzip and zstd are decompressed in blocks. A damaged stream raises `DamagedFile` after its last whole line, so that half a
-record is never read; the standard `gzip` module loses up to a buffer of good data before the damage, so gzip members are
-inflated here with `zlib`. Several members or frames in one file, and zero padding after the last, are fine. What grows
-more than 500-fold after its first 64 MB is taken for a decompression bomb: text of any language stays below 50.
+gzip and zstd are decompressed in blocks. A damaged stream raises `DamagedFile` after its last whole line, so that
+half a record is never read; the standard `gzip` module loses up to a buffer of good data before the damage, so gzip
+members are inflated here with `zlib`. Several members or frames in one file, and zero padding after the last, are fine.
+What grows more than 500-fold after its first 64 MB is taken for a decompression bomb: text of any language stays below
+50.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Cut the records out of a large XML file, and parse each alone.
 
-In: bytes in blocks. Out: the bytes of each ``<tag>...</tag>`` of the given names, or the parsed element. Records are cut
-by searching for the tags, not by parsing the file: it is several times faster than an event parser, a bad record spoils
-only itself, and the parser never sees what the prolog declares, so that entity bombs and external entities are
+In: bytes in blocks. Out: the bytes of each ``<tag>...</tag>`` of the given names, or the parsed element. Records are
+cut by searching for the tags, not by parsing the file: it is several times faster than an event parser, a bad record
+spoils only itself, and the parser never sees what the prolog declares, so that entity bombs and external entities are
 impossible. The price: the tags must not nest and must not occur inside comments or CDATA, which holds for MEDLINE, BioC
 and JATS files; a record for which it fails does not parse and is set aside.
 

@@ -1,11 +1,11 @@
 """BioC XML and BioC JSON: one collection, written document by document.
 
 Sections become passages of their kind; text between sections becomes passages without a type, except line breaks, which
-the offsets of passages imply. Read back, the text and all offsets are the same. Infons are strings with unique
-keys: other values of `meta` are written as JSON, and a second attribute of the same name is lost; both are counted.
+the offsets of passages imply. Read back, the text and all offsets are the same. Infons are strings with unique keys:
+other values of `meta` are written as JSON, and a second attribute of the same name is lost; both are counted.
 
-BioC XML has the order of elements that the BioC DTD requires. Characters that XML cannot hold (most control characters) become U+FFFD one for one, so that offsets stay valid, and are
-counted.
+BioC XML has the order of elements that the BioC DTD requires. Characters that XML cannot hold (most control characters)
+become U+FFFD one for one, so that offsets stay valid, and are counted.
 """
 
 from __future__ import annotations

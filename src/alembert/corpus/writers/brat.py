@@ -3,7 +3,8 @@
 Files are named by document id, with characters that file names cannot hold as ``%2F`` and ``%~2`` at the end of a
 second document of the same id. Ids of entities and relations are kept when they are brat's (T1, R1, E1), else numbered.
 A relation of two arguments is an R line; one whose first argument is a trigger is an event. Labels and roles hold no
-spaces in brat: "_" stands for them. Concepts are normalisations, attributes are A lines, or notes when they have spaces.
+spaces in brat: "_" stands for them. Concepts are normalisations, attributes are A lines, or notes when they have
+spaces.
 
 `annotation.conf` lists the types that the annotations use, without which brat shows none of them. The arguments of
 relations and events may be of any type, so that a person who corrects annotations can add others. The values of an

@@ -1,7 +1,8 @@
 """Settings and examples of the task `answer`: questions with their passages, read from files or given as texts.
 
-When examples are rewritten, the answers in a passage stay as they are, and are found where they went. An answer may be known by its text alone, and is then wherever its text stands. If new words made it stand in another
-place too, or made its place unclear, the example is not used.
+When examples are rewritten, the answers in a passage stay as they are, and are found where they went. An answer may be
+known by its text alone, and is then wherever its text stands. If new words made it stand in another place too, or made
+its place unclear, the example is not used.
 """
 
 from __future__ import annotations
@@ -14,12 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
 
 from alembert.corpus.examples.question_layouts import PASSAGE_FIELDS, QUESTION_FIELDS
-from alembert.corpus.examples.questions import (
-    GoldAnswer,
-    Question,
-    find_answer_spans,
-    read_questions,
-)
+from alembert.corpus.examples.questions import GoldAnswer, Question, find_answer_spans, read_questions
 from alembert.corpus.readers.contract import Item, ReadOptions, SetAside
 from alembert.data.order import stable_hash
 from alembert.errors import BadInput, BadSetting

@@ -1,8 +1,8 @@
 """Rows of the task `answer`: `[CLS] question [SEP] window of the passage [SEP]`, whatever the passage's length.
 
-A passage that does not fit is read through windows that overlap, with the question before each (Devlin et al. 2019). The
-head is asked at [CLS], which stands for "no answer", and at every token of the window, so place 0 of a row is none and
-place 1 + i is token i of the window. A row that does not hold the whole answer has none: its right place is 0. Each
+A passage that does not fit is read through windows that overlap, with the question before each (Devlin et al. 2019).
+The head is asked at [CLS], which stands for "no answer", and at every token of the window, so place 0 of a row is none
+and place 1 + i is token i of the window. A row that does not hold the whole answer has none: its right place is 0. Each
 token is the start of answers in one window alone, the one in which it has most context on both sides.
 """
 

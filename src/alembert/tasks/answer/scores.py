@@ -1,11 +1,11 @@
-"""Answers from the outputs of the head `span`, without torch: the best stretches of the passage, and whether to give any.
+"""Answers from the outputs of the head `span`, without torch: the best stretches of the passage, and whether to give
+any.
 
 As in the published code of BERT: in each window the best starts are paired with the best ends, a pair scores the sum of
-both outputs, equal texts are kept once, and "no answer" scores the sum at [CLS], the least of all windows. A start counts
-only in the window that owns it, and is looked for there alone, so no token is scored twice. The answer is none if it
-scores more than the best answer by over the threshold. Beyond the published code, no answer begins or ends inside a word.
-
-Their scores compare answers with what is right, as a report and as a measure for resampling.
+both outputs, equal texts are kept once, and "no answer" scores the sum at [CLS], the least of all windows. A start
+counts only in the window that owns it, and is looked for there alone, so no token is scored twice. The answer is none
+if it scores more than the best answer by over the threshold. Beyond the published code, no answer begins or ends inside
+a word. Answers are compared with what is right for a report, and for resampling.
 """
 
 from __future__ import annotations
@@ -22,12 +22,7 @@ from alembert.tasks.answer.data import AnswerExample, AnswerSettings
 from alembert.tasks.answer.rows import AnswerLayout, EncodedPassage
 from alembert.tasks.example import Coverage, TaskPrediction
 from alembert.tasks.metrics import Floats, ratio
-from alembert.tasks.metrics.answers import (
-    NO_ANSWER,
-    AnswerScorer,
-    best_no_answer_threshold,
-    find_first_rank,
-)
+from alembert.tasks.metrics.answers import NO_ANSWER, AnswerScorer, best_no_answer_threshold, find_first_rank
 from alembert.tasks.metrics.calibration import softmax
 from alembert.tasks.runtime import Outputs
 from alembert.tasks.task import SampleMetric, TaskScores
@@ -205,7 +200,7 @@ class QuestionScores:
         answerable = self.is_none_N == 0
         measures = {"exact": _mean(self.exact_N), "f1": _mean(self.f1_N)}
         if self.has_none:
-            measures |= self._by_part(answerable) | self._at_best()
+            measures |= self._by_part(answerable) | self._score_at_best_thresholds()
         ranks = self.rank_N[answerable]
         return measures | {
             "strict_accuracy": _mean(np.floor(ranks)),
@@ -220,7 +215,7 @@ class QuestionScores:
             "no_answer_exact": _mean(self.exact_N[~answerable]),
         }
 
-    def _at_best(self) -> dict[str, float]:
+    def _score_at_best_thresholds(self) -> dict[str, float]:
         """Score at the thresholds that suit these data best, which a model does not know."""
         exact = best_no_answer_threshold(self.best_exact_N, self.is_none_N, self.null_N)
         f1 = best_no_answer_threshold(self.best_f1_N, self.is_none_N, self.null_N)
@@ -264,7 +259,7 @@ def compute_scores(
     """Put the measures together with what became of the texts; `tunes`: whether a threshold is still to be chosen."""
     coverage = Coverage.total(prediction.coverage for prediction in predictions)
     measures = compared.measures()
-    notes = tuple(_near_chance(name, measures[name], compared) for name in ("f1", "exact") if name == main)
+    notes = tuple(_note_near_chance(name, measures[name], compared) for name in ("f1", "exact") if name == main)
     at_best = f"best_{main}"
     return TaskScores(
         main=main,
@@ -275,7 +270,7 @@ def compute_scores(
     )
 
 
-def _near_chance(name: str, value: float, compared: QuestionScores) -> str:
+def _note_near_chance(name: str, value: float, compared: QuestionScores) -> str:
     """Note that a model does no better than one that never answers; nothing if it does."""
     silent = _mean(compared.is_none_N)
     if not silent or value > silent:

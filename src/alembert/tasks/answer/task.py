@@ -1,11 +1,12 @@
 """The task `answer`: answers in a passage, or yes, no and other labels.
 
-Questions that are answered with a label (yes, no, maybe) are learnt by `classify`, as pairs of question and passage.
+In: files of questions (SQuAD, CMRC, BioASQ, PubMedQA, plain records). Out: the answer at character offsets of the
+passage as it was given, what else it might be, and how much speaks for no answer at all. Passages of any length are
+read through windows, in training, evaluation and prediction alike.
 
-In: files of questions (SQuAD, CMRC, BioASQ, PubMedQA, plain records). Out: the answer at character offsets of the passage
-as it was given, what else it might be, and how much speaks for no answer at all. Whether answers are words or labels,
-and whether a passage may have none, is detected from the training data and reported; labels are learnt as `classify` learns pairs
-(`label`). Passages of any length are read through windows, in training, evaluation and prediction alike.
+Whether answers are words or labels, and whether a passage may have none, is detected from the training data and
+reported. Questions that are answered with a label (`LabelAnswerTask`) are learnt by `classify`, as pairs of question
+and passage.
 """
 
 from __future__ import annotations
@@ -39,12 +40,7 @@ from alembert.tasks.classify.data import ClassifyExample, ClassifyMetric, Classi
 from alembert.tasks.classify.scores import ClassifyPrediction
 from alembert.tasks.classify.task import ClassifyTask
 from alembert.tasks.example import EncodedExample
-from alembert.tasks.metrics.answers import (
-    ANSWER_SCORERS,
-    AnswerScorer,
-    AnswerScorerName,
-    best_no_answer_threshold,
-)
+from alembert.tasks.metrics.answers import ANSWER_SCORERS, AnswerScorer, AnswerScorerName, best_no_answer_threshold
 from alembert.tasks.runtime import ExampleOutputs, Outputs
 from alembert.tasks.settings import MAX_MAGNITUDE, DistillLossSettings, LossSettings, load_number, load_settings
 from alembert.tasks.task import DelegatingTask, LossUnit, SampleMetric, Task, TaskScores

@@ -1,13 +1,11 @@
-"""Questions with choices: settings, examples, predictions and their scores.
+"""The data of the task `choose`: settings, examples, predictions, and scores beside what guessing would give.
 
-Examples of the task `choose`: read from files, made of texts with tabs or JSON objects, rewritten; and its settings.
+Examples are read from files, or made of texts with tabs or JSON objects. When they are rewritten, passage and question
+change; the choices are the answers, and stay as they are.
 
-Passage and question are rewritten; the choices are the answers, and stay as they are.
-
-Answers of the task `choose` and how good they are, beside what guessing would give.
-
-What guessing would score is its level, and how often it is as right as a model was. Examples may have different numbers of choices, so the number of lucky guesses is a sum of binomials, one for each
-number of choices; its distribution is computed exactly.
+Of guessing two numbers are known: what it would score, and how often it would be as right as a model was. Examples may
+have different numbers of choices, so the number of lucky guesses is a sum of binomials, one for each number of choices;
+its distribution is computed exactly.
 """
 
 from __future__ import annotations
@@ -23,11 +21,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from alembert.corpus.examples.choices import (
-    ChoiceQuestion,
-    parse_choice_question,
-    read_choice_questions,
-)
+from alembert.corpus.examples.choices import ChoiceQuestion, parse_choice_question, read_choice_questions
 from alembert.corpus.readers.contract import Item, ReadOptions
 from alembert.data.order import stable_hash
 from alembert.errors import BadInput, BadSetting
@@ -284,7 +278,7 @@ def compute_scores(examples: Sequence[ChooseExample], predictions: Sequence[Choo
         measures={"accuracy": accuracy, "chance": level, "p_of_chance": explained},
         by_label={f"{choices} choices": _scores_of_count(graded, choices) for choices in sorted(set(counts))},
         coverage=Coverage.total(prediction.coverage for prediction in predictions),
-        notes=(_near_chance(accuracy, level, explained),) if graded and explained > SIGNIFICANCE_LEVEL else (),
+        notes=(_note_near_chance(accuracy, level, explained),) if graded and explained > SIGNIFICANCE_LEVEL else (),
     )
 
 
@@ -321,7 +315,7 @@ def _scores_of_count(graded: Sequence[tuple[int, bool]], count: int) -> dict[str
     return {"accuracy": ratio(sum(right), len(right)), "chance": 1 / count, "support": len(right)}
 
 
-def _near_chance(accuracy: float, level: float, explained: float) -> str:
+def _note_near_chance(accuracy: float, level: float, explained: float) -> str:
     return (
         f"Near chance: guessing has an accuracy of {level:.4f} on average, and {accuracy:.4f} or more in {explained:.1%} of "
         "all tries, so this score does not show that the model has learnt anything."

@@ -5,12 +5,11 @@ reading comprehension (RACE, ARC). Out: the choice, with the probability of each
 and gets one score; those of one question are compared by a softmax, so four and five choices may stand in one file.
 Texts of any length are read through windows whose scores are pooled, in training, evaluation and prediction alike.
 
-Rows of the task `choose`: for each choice one row, or several where the text is longer than a window.
-
-Without a passage a choice is `[CLS] question [SEP] choice [SEP]`; with one it is `[CLS] passage [SEP] question choice
-[SEP]`, as RACE and SWAG are usually read. They are cut as the pairs of `classify` are: the longer side, which is mostly
-the passage, through windows, the shorter one whole in each of them. The first row of a choice has the label 1 if
-the choice is right and 0 if not; its other rows have none, which is how the loss tells where a choice begins.
+A choice has one row, or several where the text is longer than a window. Without a passage a row is `[CLS] question
+[SEP] choice [SEP]`; with one it is `[CLS] passage [SEP] question choice [SEP]`, as RACE and SWAG are usually read. They
+are cut as the pairs of `classify` are: the longer side, which is mostly the passage, through windows, the shorter one
+whole in each of them. The first row of a choice has the label 1 if the choice is right and 0 if not; its other rows
+have none, which is how the loss tells where a choice begins.
 """
 
 from __future__ import annotations
@@ -43,12 +42,7 @@ from alembert.tasks.classify.scores import pool_windows
 from alembert.tasks.example import Coverage, EncodedExample, ReadResult, collect
 from alembert.tasks.metrics import Floats
 from alembert.tasks.runtime import ExampleOutputs, Outputs
-from alembert.tasks.settings import (
-    DistillLossSettings,
-    LossSettings,
-    load_settings,
-    load_temperature,
-)
+from alembert.tasks.settings import DistillLossSettings, LossSettings, load_settings, load_temperature
 from alembert.tasks.task import LossUnit, SampleMetric, Task, TaskScores
 from alembert.text.tokenizer import Tokenizer
 

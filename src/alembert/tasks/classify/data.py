@@ -1,8 +1,9 @@
 """Settings and examples of the task `classify`: read from files, and what their right answers are.
 
-A right answer is a label, a tuple of labels or a number. Which of them it is, is detected when files are read, together, and
-settled over all training data by `detect_kind`; `convert_label` then reads an answer as the task's kind, or finds that it is none.
-A cell of a table such as `a|b` is several labels if cells are put together from the same parts in different ways.
+A right answer is a label, a tuple of labels or a number. Which of them it is, is detected when files are read,
+together, and settled over all training data by `detect_kind`; `convert_label` then reads an answer as the task's kind,
+or finds that it is none. A cell of a table such as `a|b` is several labels if cells are put together from the same
+parts in different ways.
 """
 
 from __future__ import annotations
@@ -14,12 +15,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final, Literal, cast, get_args
 
-from alembert.corpus.examples.labelled import (
-    BLANK_LABEL_REASON,
-    LabelledRow,
-    LabelValue,
-    read_labelled,
-)
+from alembert.corpus.examples.labelled import BLANK_LABEL_REASON, LabelledRow, LabelValue, read_labelled
 from alembert.corpus.examples.records import parse_number
 from alembert.corpus.readers.contract import Item, ReadOptions, Remark, SetAside
 from alembert.errors import BadInput, BadSetting
@@ -290,7 +286,7 @@ class _LabelReader:
         if label == "":
             return None
         if self.kind == "single":
-            return _as_one(label)
+            return _to_single_label(label)
         return convert_label(label, "number") if self.kind == "number" else label
 
     def remarks(self, rows: Sequence[LabelledRow]) -> Iterator[Remark]:
@@ -331,7 +327,7 @@ def _are_joined(cells: Sequence[str], separator: str) -> bool:
     return len(sizes) > 1 and 2 * reused >= len(joined)
 
 
-def _as_one(label: LabelValue) -> str | None:
+def _to_single_label(label: LabelValue) -> str | None:
     if isinstance(label, tuple):
         return label[0] if len(label) == 1 else None
     return str(label)

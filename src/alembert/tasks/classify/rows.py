@@ -24,13 +24,7 @@ from alembert.corpus.examples.labelled import LabelValue
 from alembert.corpus.examples.records import parse_number
 from alembert.data.windows import IntArray, Row, Window, compute_windows
 from alembert.errors import BadInput
-from alembert.tasks.classify.data import (
-    ClassifyExample,
-    ClassifyKind,
-    convert_label,
-    describe_label,
-    split_sides,
-)
+from alembert.tasks.classify.data import ClassifyExample, ClassifyKind, convert_label, describe_label, split_sides
 from alembert.tasks.example import Coverage, Edits, EncodedExample, Rewriter
 from alembert.tasks.metrics.classes import balanced_weights, encode_labels, indicator_matrix
 from alembert.text.sentences import split_sentences

@@ -36,13 +36,7 @@ from alembert.tasks.example import (
     with_entities,
 )
 from alembert.tasks.metrics import Floats, classes, f1_measure
-from alembert.tasks.metrics.calibration import (
-    best_threshold,
-    fit_binary_temperature,
-    fit_temperature,
-    sigmoid,
-    softmax,
-)
+from alembert.tasks.metrics.calibration import best_threshold, fit_binary_temperature, fit_temperature, sigmoid, softmax
 
 # A answers, C outputs, P places
 

@@ -1,9 +1,10 @@
 """The task `classify`: one label, several labels or a number for a text, a pair of texts, or each sentence of a document.
 
-In: labelled rows of tables, JSON lines, Parquet or sections of abstracts. Out: labels with probabilities, or numbers.
-The kind of the labels is detected from the training data and reported. Texts of any length are read through windows whose outputs
-are pooled, in training, evaluation and prediction alike. The head of numbers learns values that were moved to mean 0
-and deviation 1, which suits the usual learning rates: its raw outputs are on that scale, and the task undoes it.
+In: labelled rows of tables, JSON lines, Parquet or sections of abstracts. Out: labels with probabilities, or
+numbers. The kind of the labels is detected from the training data and reported. Texts of any length are read through
+windows whose outputs are pooled, in training, evaluation and prediction alike. The head of numbers learns values that
+were moved to mean 0 and deviation 1, which suits the usual learning rates: its raw outputs are on that scale, and the
+task undoes it.
 """
 
 # A answers, C outputs

@@ -1,13 +1,13 @@
 """Texts to compare: examples, how they are read from files of any kind, and their rows of tokens.
 
-A line of plain text is an example without supervision, and so is a document of any format that `corpus build` reads, or
-each of its sentences (`unit` sentence). Rows of tables, and of JSON lines and Parquet whose fields are called so, are
-texts, pairs, triples, or pairs with a score. What cannot be used is set aside with its line. When examples are rewritten,
-what is said of texts (that they are alike, and how much) stays as it is.
+A line of plain text is an example without supervision, and so is a document of any format that `corpus build` reads,
+or each of its sentences (`unit` sentence). Rows of tables, and of JSON lines and Parquet whose fields are called so,
+are texts, pairs, triples, or pairs with a score. What cannot be used is set aside with its line. When examples are
+rewritten, what is said of texts (that they are alike, and how much) stays as it is.
 
-Each text of an example is a row by itself, `[CLS] text [SEP]`. To be trained on, a text is cut to a length, as SimCSE does,
-and what is cut is counted; without supervision the text is there twice, and dropout makes the difference. Otherwise long
-texts are read through windows, and their vectors averaged.
+Each text of an example is a row by itself, `[CLS] text [SEP]`. To be trained on, a text is cut to a length, as
+SimCSE does, and what is cut is counted; without supervision the text is there twice, and dropout makes the difference.
+Otherwise long texts are read through windows, and their vectors averaged.
 """
 
 from __future__ import annotations

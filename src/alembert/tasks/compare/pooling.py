@@ -1,10 +1,10 @@
 """How a model makes one vector of a text, as its folder states it; and the files that state it to sentence-transformers.
 
 A vector is the last state of the first token (`cls`) or the mean of the last states of all tokens (`mean`), with or
-without a trained layer on it (a linear map and tanh), scaled to length 1 or not. The weights do not tell which: a SimCSE
-model that is read with the wrong one loses twenty points and says nothing. So a folder states it: in `task.json`, if
-the model was fine-tuned for the task `compare`, and in the files of sentence-transformers (`modules.json`,
-`1_Pooling/config.json`), which many published folders have. Where both are there they must agree.
+without a trained layer on it (a linear map and tanh), scaled to length 1 or not. The weights do not tell which: a
+SimCSE model that is read with the wrong one loses twenty points and says nothing. So a folder states it: in
+`task.json`, if the model was fine-tuned for the task `compare`, and in the files of sentence-transformers
+(`modules.json`, `1_Pooling/config.json`), which many published folders have. Where both are there they must agree.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """The task `compare`: one vector a text, so that texts that mean the same lie in the same direction.
 
 In: sentences alone (unsupervised SimCSE), pairs or triples (supervised SimCSE), or pairs with a score (cosine
-regression); which of them is detected from the training data and reported. Out: vectors, and cosines between them. Development
-data may be pairs with a score whatever is trained on, as SimCSE is chosen on STS-B. What a vector is (`pooling`) is part
-of the task: it stands in `task.json`, in the head, and in the files that sentence-transformers opens the folder by.
+regression); which of them is detected from the training data and reported. Out: vectors, and cosines between them.
+Development data may be pairs with a score whatever is trained on, as SimCSE is chosen on STS-B. What a vector is
+(`pooling`) is part of the task: it stands in `task.json`, in the head, and in the files that sentence-transformers
+opens the folder by.
 """
 
 # R rows, D width
@@ -29,18 +30,8 @@ from alembert.tasks.compare.data import (
     encode_training_texts,
     read_file,
 )
-from alembert.tasks.compare.pooling import (
-    Pooling,
-    PoolingName,
-    build_sentence_transformers_files,
-    read_pooling,
-)
-from alembert.tasks.compare.scores import (
-    ComparePrediction,
-    build_sample_metric,
-    compute_metrics,
-    pool_vectors,
-)
+from alembert.tasks.compare.pooling import Pooling, PoolingName, build_sentence_transformers_files, read_pooling
+from alembert.tasks.compare.scores import ComparePrediction, build_sample_metric, compute_metrics, pool_vectors
 from alembert.tasks.example import Coverage, EncodedExample, ReadResult, collect
 from alembert.tasks.runtime import Outputs
 from alembert.tasks.settings import MAX_MAGNITUDE, DistillLossSettings, LossSettings, load_number, load_settings

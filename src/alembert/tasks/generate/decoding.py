@@ -1,16 +1,13 @@
 """How a model writes: the method of search, and what keeps texts from growing too long or repeating themselves.
 
-Searches: how one prompt grows, step by step, when somebody else computes the logits.
+A search grows one prompt, step by step, when somebody else computes the logits: it says which lines of tokens wait for
+a next one (`active`), is given logits for them (`step`), and says at the end what it found (`best`). So any number of
+prompts, each with a search of its own, share each pass of the model.
 
-A search says which lines of tokens wait for a next one (`waiting`), is given logits for them (`step`), and says at the
-end what it found (`best`). So any number of prompts, each with a search of its own, share each pass of the model.
-
-What may come next in a text, and how one of the possible pieces is chosen.
-
-In: a row of scores over the vocabulary (logits or log probabilities) and the tokens so far. Out: the scores with
-penalties and bans, the probabilities to draw from, or a token. All is numpy and works on one row, in double precision.
-The order of the steps and their borders are those of transformers: repetition penalty (CTRL, Keskar et al. 2019),
-n-grams that may not repeat, the least length, then temperature, top-k (Fan et al. 2018) and top-p (Holtzman et al. 2020).
+What may come next is decided on one row of scores over the vocabulary (logits or log probabilities), in numpy and
+double precision: penalties and bans first, then the probabilities to draw from. The order of the steps and their
+borders are those of transformers: repetition penalty (CTRL, Keskar et al. 2019), n-grams that may not repeat, the least
+length, then temperature, top-k (Fan et al. 2018) and top-p (Holtzman et al. 2020).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The kind `extract` of the task `generate`: the sentences of a source that say most of its target.
 
-In: pairs of source and target. Out: sentences of the source with their offsets, in the order of the text. Targets say
-which sentences to choose: one after the other, that which adds most to ROUGE-1 and ROUGE-2, as long as one does
-(Nallapati et al. 2017). Whether a sentence is chosen is learnt by `classify` with the whole document in view, whose rows,
-windows, loss and probabilities are used as they are; the most probable sentences are the answer.
+In: pairs of source and target. Out: sentences of the source with their offsets, in the order of the text. Targets
+say which sentences to choose: one after the other, that which adds most to ROUGE-1 and ROUGE-2, as long as one does
+(Nallapati et al. 2017). Whether a sentence is chosen is learnt by `classify` with the whole document in view, whose
+rows, windows, loss and probabilities are used as they are; the most probable sentences are the answer.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """The task `generate`: write a text for a text, such as a title, a summary or an answer.
 
-In: pairs of source and target. Out: texts, with how probable the model finds them. The encoder writes by itself, with the
-prefix attention of UniLM (Dong et al. 2019) and the masked-LM head. A row is `[CLS] source [SEP] target`: tokens of the
-source see each other both ways, and a token of the target sees the source and the target up to itself. The head is asked
-from the last [SEP] of the source on, each token of the target is predicted from those before it, and the last answer is
-the [SEP] that ends the target, which therefore need not be read. What is longer than its room is cut, and counted.
+In: pairs of source and target. Out: texts, with how probable the model finds them. The encoder writes by itself,
+with the prefix attention of UniLM (Dong et al. 2019) and the masked-LM head. A row is `[CLS] source [SEP] target`:
+tokens of the source see each other both ways, and a token of the target sees the source and the target up to itself.
+The head is asked from the last [SEP] of the source on, each token of the target is predicted from those before it, and
+the last answer is the [SEP] that ends the target, which therefore need not be read. What is longer than its room is
+cut, and counted.
 
 UniLM hides tokens of the target and finds them again; here the next token is predicted, which is what writing does, and
 what the pre-training objective `prefix` learns. With `copy` the head also points at tokens of the source (See et al.
@@ -234,9 +235,9 @@ class GenerateTask(BaseGenerateTask):
 
     def encode(self, examples: Sequence[GenerateExample], tokenizer: Tokenizer, longest: int) -> list[EncodedExample]:
         room = TokenBudget.of(self.settings.max_source_length, self.settings.max_target_length, longest)
-        return encode_examples(examples, tokenizer, room, self._asked(examples))
+        return encode_examples(examples, tokenizer, room, self._choose_examples_to_write(examples))
 
-    def _asked(self, examples: Sequence[GenerateExample]) -> list[bool]:
+    def _choose_examples_to_write(self, examples: Sequence[GenerateExample]) -> list[bool]:
         """Choose the examples that are written for: if only some, always the same, whatever their order."""
         most = self.settings.eval_examples if self.is_learning else None
         if most is None or len(examples) <= most:

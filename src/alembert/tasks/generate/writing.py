@@ -1,7 +1,7 @@
 """The loop of writing: a model computes, searches decide, and many prompts share each pass.
 
-In: a `IncrementalDecoder`, which has a model, prompts as rows of tokens, and settings. Out: what was written after each prompt, the
-best first. A text ends with [SEP] or at a limit. The loop knows token ids alone.
+In: a `IncrementalDecoder`, which has a model, prompts as rows of tokens, and settings. Out: what was written after
+each prompt, the best first. A text ends with [SEP] or at a limit. The loop knows token ids alone.
 """
 
 from __future__ import annotations

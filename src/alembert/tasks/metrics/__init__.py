@@ -1,19 +1,17 @@
 """Scores of predictions, how sure they are and how far they can be trusted; numpy alone, so that exported models can be
 scored where there is no torch. Each module is for one kind of answer, `calibration` for all.
 
-Hits, false alarms and misses, and the ratios that are made of them.
-
-A ratio that has nothing to divide by is 0, as in scikit-learn and seqeval, and there is never a warning: who reports
-scores can tell from the tally (`guessed`, `support`) that it was undefined.
+A `Tally` has hits, false alarms and misses, and the ratios that are made of them. A ratio that has nothing to divide by
+is 0, as in scikit-learn and seqeval, and there is never a warning: who reports scores can tell from the tally
+(`guessed`, `support`) that it was undefined.
 
 >>> Tally(tp=3, fp=1, fn=2).precision, Tally(tp=3, fp=1, fn=2).recall, Tally(tp=0, fp=0, fn=0).f1
 (0.75, 0.6, 0.0)
 
-How far a score can be trusted: intervals, and tests whether one model is better than another.
-
-A `SampleMetric` gives the score of a sample of examples, named by their numbers; everything here draws such samples, by
-addressed chance, so that a seed always gives the same numbers. What lies inside one document is not independent, so it is
-never torn apart: a document is one example, or its examples are drawn together. Work is one call of the measure per round.
+Intervals, and tests whether one model is better than another, say how far a score can be trusted. A `SampleMetric`
+gives the score of a sample of examples, named by their numbers; everything here draws such samples, by addressed
+chance, so that a seed always gives the same numbers. What lies inside one document is not independent, so it is never
+torn apart: a document is one example, or its examples are drawn together. Work is one call of the measure per round.
 """
 
 from __future__ import annotations
@@ -150,7 +148,8 @@ def bootstrap_interval(
     """Find the interval of a score: percentiles over samples of `count` examples, drawn with repetition.
 
     Percentile bootstrap, Efron and Tibshirani, An Introduction to the Bootstrap (1993), chapter 13. `kin` numbers the
-    group that each example belongs to: groups are then drawn instead of examples, since what is in one is not independent.
+    group that each example belongs to: groups are then drawn instead of examples, since what is in one is not
+    independent.
     """
     values = np.array([measure(drawn) for drawn in _draws(count, rounds, seed, kin)])
     return _percentiles(values, level)

@@ -1,25 +1,23 @@
-"""How well texts answer questions: exact match and F1 as in the scripts of SQuAD and CMRC 2018, and ranks as in BioASQ.
+"""How well texts answer questions or say what they should: exact match, F1 and ROUGE.
 
-SQuAD (Rajpurkar et al. 2016, 2018) compares words without case, punctuation and articles; version 2 adds questions whose
-right answer is none, and so takes two texts without words for the same, which share nothing in version 1. CMRC (Cui et al. 2019) compares Chinese characters and foreign words, and counts the longest run
-that both texts have in common. Of several right answers the one that fits best counts. All values are shares, not
+SQuAD (Rajpurkar et al. 2016, 2018) compares words without case, punctuation and articles; version 2 adds questions
+whose right answer is none, and so takes two texts without words for the same, which share nothing in version 1. CMRC
+(Cui et al. 2019) compares Chinese characters and foreign words, and counts the longest run that both texts have in
+common; ranks are those of BioASQ. Of several right answers the one that fits best counts. All values are shares, not
 percentages.
 
 >>> of_squad = ANSWER_SCORERS["squad2"]
 >>> of_squad.exact("The Normans!", "normans"), round(of_squad.f1("in the 10th century", "10th century"), 2)
 (True, 0.8)
 
-English words as the Penn Treebank writes them: what the script of CMRC 2018 cuts everything but Chinese into.
+The script of CMRC cuts everything but Chinese into words of the Penn Treebank: `can't` is `ca n't`, punctuation is set
+apart, and a full stop is a word of its own at the end of the text alone, so that `u.s.` and `3.5` stay whole. Written
+after the published rules; the library that the script calls first looks for sentence ends with a learnt model, which
+makes a difference only where a foreign text of several sentences stands in an answer.
 
-`can't` is `ca n't`, punctuation is set apart, and a full stop is a word of its own at the end of the text alone, so that
-`u.s.` and `3.5` stay whole. Written after the published rules; the library that the script calls first looks for sentence
-ends with a learnt model, which makes a difference only where a foreign text of several sentences stands in an answer.
-
-ROUGE: how many words, pairs of words, and words in the same order a written text shares with the right one.
-
-As Lin (2004) defines ROUGE-1, ROUGE-2 and ROUGE-L, F with equal weights, with one right text and without stemming; equal
-to the package `rouge_score` on English. Words are runs of a to z and 0 to 9 in lower case; each Chinese character is a
-word, which that package does not know.
+ROUGE-1, ROUGE-2 and ROUGE-L are as Lin (2004) defines them, F with equal weights, with one right text and without
+stemming; equal to the package `rouge_score` on English. Words are runs of a to z and 0 to 9 in lower case; each Chinese
+character is a word, which that package does not know.
 
 >>> rouge("The cat sat.", "the cat sat on the mat")["rouge1"]
 0.6666666666666666

@@ -1,16 +1,16 @@
 """How sure a model is of its answers, whether it is as sure as it is right, and what to do about it.
 
-An answer is what was guessed: the label of an example, each of its labels, each entity. What the model did not say is not
-among them: recall is a matter of scores. A task whose answers have no probability, such as regression, has none.
+An answer is what was guessed: the label of an example, each of its labels, each entity. What the model did not say
+is not among them: recall is a matter of scores. A task whose answers have no probability, such as regression, has none.
 
-In: answers of a model on labelled examples (`JudgedAnswer`). Out: their calibration, and for each share of answers that is
-kept, the threshold on the confidence and the precision that it reaches. A fine-tuned model carries the curve of its
-development data, so that a user can ask for a precision instead of a threshold.
+In: answers of a model on labelled examples (`JudgedAnswer`). Out: their calibration, and for each share of answers
+that is kept, the threshold on the confidence and the precision that it reaches. A fine-tuned model carries the curve of
+its development data, so that a user can ask for a precision instead of a threshold.
 
-`fit_temperature` finds the one number that outputs are divided by so that probabilities mean what they say (Guo et al.
-2017); the answers stay the same. `reliability_bins`, `ece` and `brier` say how well they do. `compute_coverage_curve` shows what is gained
-by leaving the least sure answers to a person. All of it is to be chosen on development data: on the data that it was
-chosen on, it looks better than it is.
+`fit_temperature` finds the one number that outputs are divided by so that probabilities mean what they say (Guo et
+al. 2017); the answers stay the same. `reliability_bins`, `ece` and `brier` say how well they do.
+`compute_coverage_curve` shows what is gained by leaving the least sure answers to a person. All of it is to be chosen
+on development data: on the data that it was chosen on, it looks better than it is.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ import numpy as np
 import numpy.typing as npt
 
 from alembert.errors import BadFile, BadSetting
-from alembert.tasks.metrics import Floats, f1, ratio
-from alembert.tasks.metrics.classes import confusion_matrix, encode_labels, sort_descending
+from alembert.tasks.metrics import Floats, Ints, f1, ratio
+from alembert.tasks.metrics.classes import confusion_matrix, encode_labels
 from alembert.tasks.task import AnyTask
 
 # N answers
@@ -213,11 +213,6 @@ class CoverageCurve:
     accuracy: Floats
     """Share of those that is right."""
 
-    def threshold_for(self, accuracy_wanted: float) -> float | None:
-        """Find the threshold that keeps most answers at this accuracy or better; None if there is none."""
-        good = np.flatnonzero(self.accuracy >= accuracy_wanted)
-        return float(self.threshold[good[-1]]) if len(good) else None
-
 
 # -- temperature
 
@@ -298,6 +293,18 @@ def ece(bins: Sequence[CalibrationBin]) -> float:
 
 
 # -- thresholds
+
+
+def sort_descending(values: Floats) -> tuple[Ints, Ints]:
+    """Sort from high to low: the order, and how many can be taken from the top without parting equal values.
+
+    >>> [found.tolist() for found in sort_descending(np.array([0.5, 0.9, 0.5]))]
+    [[1, 0, 2], [1, 3]]
+    """
+    order = np.argsort(-values, kind="stable")
+    ordered = values[order]
+    is_last = np.append(ordered[1:] != ordered[:-1], True)[: len(ordered)]
+    return order.astype(np.int64), np.flatnonzero(is_last).astype(np.int64) + 1
 
 
 def compute_coverage_curve(confidence: npt.ArrayLike, right: npt.ArrayLike) -> CoverageCurve:

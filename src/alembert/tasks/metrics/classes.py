@@ -1,15 +1,13 @@
 """Scores of labels and of numbers.
 
-A correlation with something constant is undefined; here it is 0, since nothing was seen to vary together, so that a
-small sample never turns a score into nan. R2 of constant right values is 1 if all guesses are right and 0 otherwise, as
-scikit-learn has it.
+For numbers, a correlation with something constant is undefined; here it is 0, since nothing was seen to vary
+together, so that a small sample never turns a score into nan. R2 of constant right values is 1 if all guesses are right
+and 0 otherwise, as scikit-learn has it.
 
-Scores of classes: one label per example (`class_scores`), or any number of them (`multilabel_scores`).
-
-In come names of labels, and the list of labels that there are, which gives the order; out come the measures of
-scikit-learn under their usual definitions. A ratio without anything to divide by is 0, and the labels that it happened
-to are named (`without_support`, `never_guessed`). Macro averages are over the labels that occur in gold or guess, which
-is scikit-learn's choice when it is given no labels: a label that a small test set does not have costs nothing.
+Of labels an example has one (`class_scores`), or any number (`multilabel_scores`). In come their names, and the list
+of labels that there are, which gives the order; out come the measures of scikit-learn under their usual definitions. A
+ratio without anything to divide by is 0. Macro averages are over the labels that occur in gold or guess, which is
+scikit-learn's choice when it is given no labels: a label that a small test set does not have costs nothing.
 """
 
 from __future__ import annotations
@@ -66,18 +64,6 @@ def mean_ranks(values: npt.ArrayLike) -> Floats:
     """
     codes, kinds = _codes(np.asarray(values))
     return _ranks_of_codes(codes, kinds)
-
-
-def sort_descending(values: Floats) -> tuple[Ints, Ints]:
-    """Sort from high to low: the order, and how many can be taken from the top without parting equal values.
-
-    >>> [found.tolist() for found in sort_descending(np.array([0.5, 0.9, 0.5]))]
-    [[1, 0, 2], [1, 3]]
-    """
-    order = np.argsort(-values, kind="stable")
-    ordered = values[order]
-    is_last = np.append(ordered[1:] != ordered[:-1], True)[: len(ordered)]
-    return order.astype(np.int64), np.flatnonzero(is_last).astype(np.int64) + 1
 
 
 def spearman_measure(gold: npt.ArrayLike, guess: npt.ArrayLike) -> SampleMetric:
@@ -145,16 +131,6 @@ class LabelScores:
     macro: Averages
     weighted: Averages
 
-    @property
-    def without_support(self) -> tuple[str, ...]:
-        """Labels that no example has: their recall is undefined, and given as 0."""
-        return tuple(label for label, tally in self.by_label.items() if not tally.support)
-
-    @property
-    def never_guessed(self) -> tuple[str, ...]:
-        """Labels that were never guessed: their precision is undefined, and given as 0."""
-        return tuple(label for label, tally in self.by_label.items() if not tally.guessed)
-
 
 @dataclass(frozen=True, kw_only=True)
 class ClassScores(LabelScores):
@@ -183,8 +159,8 @@ def class_scores(gold: Sequence[str], guess: Sequence[str], labels: Sequence[str
     """Compare one label per example.
 
     >>> found = class_scores(["a", "a", "b", "c"], ["a", "b", "b", "b"], ["a", "b", "c"])
-    >>> found.accuracy, round(found.macro.f1, 3), found.confusion, found.never_guessed
-    (0.5, 0.389, ((1, 1, 0), (0, 1, 0), (0, 1, 0)), ('c',))
+    >>> found.accuracy, round(found.macro.f1, 3), found.confusion
+    (0.5, 0.389, ((1, 1, 0), (0, 1, 0), (0, 1, 0)))
     """
     matrix = confusion_matrix(encode_labels(gold, labels), encode_labels(guess, labels), len(labels))
     by_label = dict(zip(labels, _tallies(*_counts_from_confusion(matrix)), strict=True))

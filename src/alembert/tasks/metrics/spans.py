@@ -6,8 +6,8 @@ label and at least one common character (their "type"), and `partial` is `overla
 borders differ, which is how MUC-5 scored it (Chinchor and Sundheim 1993); their own "partial" ignores the label, ours
 does not. In the lenient ones every entity is matched at most once: equal entities first, then the longest overlap.
 
-Entities are sets: the same borders and label twice in a document are one entity, and how many were left out that way is
-counted (`repeated_gold`, `repeated_guess`). Macro averages are over the labels that occur in gold or guess, as seqeval's.
+Entities are sets: the same borders and label twice in a document are one entity. Macro averages are over the labels
+that occur in gold or guess, as seqeval's.
 
 >>> found = span_scores([[(0, 7, "Drug"), (9, 15, "Drug")]], [[(0, 7, "Drug"), (9, 13, "Drug"), (20, 24, "Gene")]])
 >>> found.strict.tp, round(found.strict.f1, 2), round(found.partial.f1, 2), found.overlap.recall, found.macro_f1
@@ -53,16 +53,6 @@ class SpanScores:
     partial: Tally
     borders: Tally
     overlap: Tally
-    repeated_gold: int = 0
-    repeated_guess: int = 0
-
-    @property
-    def macro_precision(self) -> float:
-        return _mean(tally.precision for tally in self.by_type.values())
-
-    @property
-    def macro_recall(self) -> float:
-        return _mean(tally.recall for tally in self.by_type.values())
 
     @property
     def macro_f1(self) -> float:
@@ -71,8 +61,7 @@ class SpanScores:
 
 def span_scores(gold: DocumentSpans, guess: DocumentSpans) -> SpanScores:
     """Compare the entities of each document; both sides have the same documents in the same order."""
-    gold_lists, guess_lists = [list(one) for one in gold], [list(one) for one in guess]
-    pairs = list(zip(map(set, gold_lists), map(set, guess_lists), strict=True))
+    pairs = list(zip(map(set, gold), map(set, guess), strict=True))
     by_type = _by_type(pairs)
     gold_size, guess_size = sum(len(one) for one, _ in pairs), sum(len(other) for _, other in pairs)
     same = [one == other for pair in pairs for one, other in match_entities(*pair)]
@@ -84,8 +73,6 @@ def span_scores(gold: DocumentSpans, guess: DocumentSpans) -> SpanScores:
         partial=partial,
         borders=borders,
         overlap=overlap,
-        repeated_gold=sum(map(len, gold_lists)) - gold_size,
-        repeated_guess=sum(map(len, guess_lists)) - guess_size,
     )
 
 

@@ -1,9 +1,10 @@
 """Relations between entities: settings, examples, and how they are read.
 
-`<< a >> ... [[ b ]]` (ChemProt as SciBERT ships it), `<e1>a</e1> ... <e2>b</e2>` (SemEval) and `[E1] a [/E1] ... [E2] b
-[/E2]` wrap the words; `@GENE$ ... @DISEASE$` (BioBERT) replaces them, and one that names two types, `@CHEM-GENE$`, is
-both entities at once. Texts are full of signs that look like marks (`P << 0.01`, `[[3H]serotonin]`): marks with spaces
-inside come first, and a text in which a mark occurs twice, or in which the marks of the two entities cross, is an error.
+`<< a >> ... [[ b ]]` (ChemProt as SciBERT ships it), `<e1>a</e1> ... <e2>b</e2>` (SemEval) and `[E1] a [/E1] ...
+[E2] b [/E2]` wrap the words; `@GENE$ ... @DISEASE$` (BioBERT) replaces them, and one that names two types,
+`@CHEM-GENE$`, is both entities at once. Texts are full of signs that look like marks (`P << 0.01`, `[[3H]serotonin]`):
+marks with spaces inside come first, and a text in which a mark occurs twice, or in which the marks of the two entities
+cross, is an error.
 
 Three forms: a sentence with two entities that are marked, one in which words such as @GENE$ stand in their place, and a
 document with any number of entities and relations between them, or between the concepts that they are mentions of.

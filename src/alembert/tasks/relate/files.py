@@ -1,8 +1,8 @@
 """Files of the task `relate`: labelled sentences with two marked entities, or annotated documents.
 
-Which of both a file is, is detected from its format, and from its records where the format leaves it open (JSON, Parquet):
-those with entities are documents. What cannot be used is set aside with file and line; what is unusual is counted.
-When examples are rewritten, entities stay where their words are, and marks and stand-ins as they are.
+Which of both a file is, is detected from its format, and from its records where the format leaves it open (JSON,
+Parquet): those with entities are documents. What cannot be used is set aside with file and line; what is unusual is
+counted. When examples are rewritten, entities stay where their words are, and marks and stand-ins as they are.
 """
 
 from __future__ import annotations

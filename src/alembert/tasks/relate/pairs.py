@@ -1,13 +1,14 @@
 """Which entities of a text may be related: the pairs that the task `relate` answers for.
 
 Of a marked sentence it is the marked pair. In a document it is every pair that is near enough and whose types and
-direction occur among the relations that were learnt from: if chemicals inhibit genes and never the reverse, a gene and a
-chemical make one pair, the chemical first. Where both directions of two types occur (or both have one type), and all of
-these relations run in the order of the text, so do the pairs. Pairs without a relation are the negative ones. Relations
-between concepts are judged once for each two concepts, at the two mentions that are nearest to each other. A relation
-that is no such pair (too far apart, of other types) is listed too: nobody can find it, and it counts as missed. A pair
-without a relation is not certain to have none where the document has a relation that could not be linked and may be this
-one, or where two other concepts of the same two mentions are related, so that the same words would be learnt as both.
+direction occur among the relations that were learnt from: if chemicals inhibit genes and never the reverse, a gene and
+a chemical make one pair, the chemical first. Where both directions of two types occur (or both have one type), and all
+of these relations run in the order of the text, so do the pairs. Pairs without a relation are the negative ones.
+Relations between concepts are judged once for each two concepts, at the two mentions that are nearest to each other. A
+relation that is no such pair (too far apart, of other types) is listed too: nobody can find it, and it counts as
+missed. A pair without a relation is not certain to have none where the document has a relation that could not be linked
+and may be this one, or where two other concepts of the same two mentions are related, so that the same words would be
+learnt as both.
 """
 
 from __future__ import annotations
@@ -216,7 +217,7 @@ def list_candidate_pairs(example: RelateExample, rules: PairRules) -> list[Candi
 def _find_near_pairs(named: _MentionNames, rules: PairRules) -> dict[NamePair, MentionPair]:
     """Find the pairs that are asked about, by their names; of several places of a pair, the one with the least gap."""
     nearest: dict[NamePair, MentionPair] = {}
-    for place in _near_mentions(named.example, rules):
+    for place in _pair_near_mentions(named.example, rules):
         head, tail = place
         for pair in ((one, other) for one in named.of_mention[head] for other in named.of_mention[tail]):
             if pair[0] != pair[1] and (pair not in nearest or named.gap(place) < named.gap(nearest[pair])):
@@ -235,7 +236,7 @@ def _drop_reverse_pairs(nearest: Mapping[NamePair, MentionPair], named: _Mention
     }
 
 
-def _near_mentions(example: RelateExample, rules: PairRules) -> Iterator[MentionPair]:
+def _pair_near_mentions(example: RelateExample, rules: PairRules) -> Iterator[MentionPair]:
     """List the mentions that are near each other and whose types and direction fit."""
     spans = [_sentences_of(mention, example) for mention in example.mentions]
     for one, first in enumerate(example.mentions):

@@ -126,7 +126,8 @@ class RelateRowBuilder:
 def draft_row(example: RelateExample, pair: CandidatePair, stand_ins: Mapping[str, str]) -> RowDraft | None:
     """Put pieces around the two entities, or in their place; none: they cannot be replaced.
 
-    Entities that overlap cannot, nor those of a type without a piece. `stand_ins` names the piece for each type (in lower case) if entities are replaced; empty: they are marked.
+    Entities that overlap cannot, nor those of a type without a piece. `stand_ins` names the piece for each type (in
+    lower case) if entities are replaced; empty: they are marked.
     """
     head, tail = example.mentions[pair.head], example.mentions[pair.tail]
     regions = _replacement_regions(head, tail, stand_ins) if stand_ins else _marker_regions(head, tail)

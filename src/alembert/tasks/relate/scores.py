@@ -2,8 +2,8 @@
 
 `micro_f1` and `macro_f1` are over the relations: a pair without one counts only where a relation was guessed for it.
 With the negative class among the labels, and where there is no such class, every pair has one label, so that micro F1
-over all labels is accuracy. A pair that the model was not asked about has no guess: it is missed, and nothing more. So is
-a relation that could not be linked to two entities.
+over all labels is accuracy. A pair that the model was not asked about has no guess: it is missed, and nothing more. So
+is a relation that could not be linked to two entities.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def compute_scores(compared: RelationResults, main: str, coverage: Coverage) -> 
         measures=measures,
         by_label={label: tally.to_dict() for label, tally in tallies.items()},
         coverage=coverage,
-        notes=tuple(_near_chance(compared, main, measures[main])),
+        notes=tuple(_note_near_chance(compared, main, measures[main])),
     )
 
 
@@ -136,7 +136,7 @@ def _measures(compared: RelationResults) -> tuple[dict[str, float], dict[str, Ta
     return {**measures, "accuracy": scores.accuracy}, tallies
 
 
-def _near_chance(compared: RelationResults, main: str, value: float) -> Iterator[str]:
+def _note_near_chance(compared: RelationResults, main: str, value: float) -> Iterator[str]:
     """Note that a model does no better than one that gives every pair the same label; nothing if it does."""
     if not compared.golds:
         return

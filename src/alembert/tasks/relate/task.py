@@ -1,10 +1,11 @@
 """The task `relate`: what relation there is between two entities of a text, or none.
 
-In: sentences with two entities that are marked (`<< a >> [[ b ]]`, `<e1>`) or replaced (`@GENE$`), with a label each; or
-documents with entities and relations in any annotation format. Out: a label for each pair, of documents the triples that
-they hold. The entities are marked with pieces of their own in what the model reads; the classifier reads the first token
-or the two markers. The latter is one layer of tokens with two columns for each label: the head's marker answers in the
-first of them, the tail's in the second, and the sum is what a layer over both states side by side would say.
+In: sentences with two entities that are marked (`<< a >> [[ b ]]`, `<e1>`) or replaced (`@GENE$`), with a label
+each; or documents with entities and relations in any annotation format. Out: a label for each pair, of documents the
+triples that they hold. The entities are marked with pieces of their own in what the model reads; the classifier reads
+the first token or the two markers. The latter is one layer of tokens with two columns for each label: the head's marker
+answers in the first of them, the tail's in the second, and the sum is what a layer over both states side by side would
+say.
 """
 
 # R rows, C labels
@@ -36,12 +37,7 @@ from alembert.tasks.relate.data import (
 )
 from alembert.tasks.relate.files import RelateRewriter, read_file
 from alembert.tasks.relate.margin import RelateMargins
-from alembert.tasks.relate.pairs import (
-    CandidatePair,
-    PairRules,
-    learn_pair_rules,
-    list_candidate_pairs,
-)
+from alembert.tasks.relate.pairs import CandidatePair, PairRules, learn_pair_rules, list_candidate_pairs
 from alembert.tasks.relate.rows import (
     ENTITY_MARKERS,
     PairLayout,

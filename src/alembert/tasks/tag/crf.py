@@ -1,14 +1,13 @@
 """What a CRF has learnt about neighbouring tags, for decoding: best paths, probabilities, and their temperature.
 
-A temperature divides the scores of whole paths, so that the best path stays the best. `fit_temperature` finds the one at
-which the right paths are most likely: the slope of their likelihood is the score that a path has on average less that of the
-right one, and the average is carried along with the sums over all paths (a derivative in forward mode). Texts go through
-together, place by place. numpy alone.
+numpy alone, texts of any length. Each place costs one vectorised step over all pairs of tags. Viterbi works with sums
+of scores. The probabilities work with products that are scaled at each place, which is several times faster than sums
+of logarithms.
 
-The best legal path of tags through a text, and how sure a CRF is of each tag; numpy alone, texts of any length.
-
-Each place costs one vectorised step over all pairs of tags. Viterbi works with sums of scores. The probabilities work
-with products that are scaled at each place, which is several times faster than sums of logarithms.
+A temperature divides the scores of whole paths, so that the best path stays the best. `fit_temperature` finds the one
+at which the right paths are most likely: the slope of their likelihood is the score that a path has on average less
+that of the right one, and the average is carried along with the sums over all paths (a derivative in forward mode).
+Texts go through together, place by place.
 """
 
 from __future__ import annotations
@@ -110,8 +109,8 @@ def find_best_path(emissions_PC: ScoreArray, legal: AllowedTransitions) -> npt.N
     """Return the legal path with the highest sum of emissions: of log-probabilities, if places are independent.
 
     The best tags of single places nearly always make a legal path, and then nothing has to be searched. Else the places
-    around their illegal moves are searched, as if any tag could stand at the borders. No path does better there, and none does
-    better than the best tags elsewhere; so if both fit together they are the best path.
+    around their illegal moves are searched, as if any tag could stand at the borders. No path does better there, and
+    none does better than the best tags elsewhere; so if both fit together they are the best path.
     """
     best_P: npt.NDArray[np.int64] = emissions_PC.argmax(1)
     wrong = _find_violations(best_P, legal)

@@ -1,17 +1,13 @@
-"""Outputs of a tagger to entities: best paths of many texts at once, and how sure the model is.
-
-Best paths and probabilities of many texts at once; numpy alone.
+"""Outputs of a tagger to entities: best paths of many texts at once, spans, and how sure the model is; numpy alone.
 
 The recursions of `crf` cost a few calls of numpy a place, whatever the number of texts. Here all texts take a step
 together: the first places of all texts stand side by side, then the second places of those that have one, and so on,
 the longest text first. Nothing is padded. Paths are exactly those of `viterbi_decode`; probabilities are those of
 `compute_marginals` but for the last digits.
 
-Entities of the task `tag`, from ranges of words with scores; numpy alone.
-
-Spans are read from the vectors of a span head (`alembert.nn.tag_outputs`). The table of all pairs is made in strips of first tokens, so that memory grows with the length of the row, not its
-square, and with `longest` not even the time does. Temperatures are fitted on development data: of the words'
-probabilities, of whole paths, or of spans.
+Spans are read from the vectors of a span head (`alembert.nn.tag_outputs`). The table of all pairs is made in strips of
+first tokens, so that memory grows with the length of the row, not its square, and with `longest` not even the time
+does. Temperatures are fitted on development data: of the words' probabilities, of whole paths, or of spans.
 """
 
 from __future__ import annotations
@@ -357,8 +353,8 @@ def fit_entity_temperature(
 ) -> float:
     """Fit it to the entities that are found: where types are not annotated, the right tags of most words are not known.
 
-    The entities are the same at every temperature, and how likely it is that they are right is searched step by step, on at
-    most `_FITTED_EXAMPLES` of the examples.
+    The entities are the same at every temperature, and how likely it is that they are right is searched step by step,
+    on at most `_FITTED_EXAMPLES` of the examples.
     """
     step = max(1, len(examples) // _FITTED_EXAMPLES)
     examples, encoded, outputs = examples[::step], encoded[::step], outputs[::step]

@@ -1,8 +1,8 @@
 """Lexicons of a tagger: the terms that it knows by name, whose matches it reads as features.
 
-In: files of terms by label. Out: a gazetteer, and files in the model's folder from which the same is made again, so that a
-folder is complete without the files that it was trained with. More terms may be added to a label at any time: what the
-model learnt is what a match of the label means, not the terms.
+In: files of terms by label. Out: a gazetteer, and files in the model's folder from which the same is made again, so
+that a folder is complete without the files that it was trained with. More terms may be added to a label at any time:
+what the model learnt is what a match of the label means, not the terms.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The losses of the heads that decide word by word or stretch by stretch; all are sums over the answers of a micro-batch.
+"""The losses of `tag`: of heads that decide word by word or stretch by stretch, and of the CRF.
 
-The CRF of the task `tag` over the rows of a micro-batch: its loss, and what a student learns from a teacher's.
-
-Moves that the tags forbid stay forbidden, for teachers and students alike.
+All are sums over the answers of a micro-batch, for right answers and for a teacher's. Moves that the tags forbid stay
+forbidden, for teachers and students alike.
 """
 
 from __future__ import annotations
@@ -136,8 +135,8 @@ class CrfLoss:
     def distillation_loss(self, outputs_PC: Tensor, taught_PC: Tensor, settings: DistillLossSettings) -> Tensor:
         """Add up how far the CRF of a student is from what its teacher's has taught.
 
-        Of marginals it is KL(teacher || student) at each word. Of paths it is the negative log-likelihood of the teacher's
-        best one, as if that were right: never zero, not even for a student that equals its teacher.
+        Of marginals it is KL(teacher || student) at each word. Of paths it is the negative log-likelihood of the
+        teacher's best one, as if that were right: never zero, not even for a student that equals its teacher.
         """
         if settings.crf == "path":
             return self.loss(outputs_PC, taught_PC.argmax(-1))

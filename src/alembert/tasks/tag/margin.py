@@ -1,8 +1,8 @@
 """Margins of entities: the best path of tags with an entity against the best one without it.
 
-A path without the entity has another tag at one of its words, or goes on with it after its end; the best of them is found
-by excluding each tag in turn. A span head scores spans one by one, so there the margin is the score of the span, which
-would be left out at 0.
+A path without the entity has another tag at one of its words, or goes on with it after its end; the best of them is
+found by excluding each tag in turn. A span head scores spans one by one, so there the margin is the score of the span,
+which would be left out at 0.
 """
 
 # W words of a sequence of tags, C tags, K width of queries and keys

@@ -4,12 +4,11 @@ A word is what BERT's own rules make one before WordPiece: letters and digits be
 punctuation mark, a single Chinese character. Tags stand at the first piece of each word. Entities are spans of
 characters and become ranges of words; one that begins or ends inside a word has no such range, and is counted.
 
-Tag names of heads that were trained elsewhere, read as tags of our own scheme.
-
-In: the names of a head's outputs, in any order and spelling: `B-gene`, `I_gene`, `U-gene`, `gene`, `NOUN`, `LABEL_3`. Out:
-for each the tag that means the same here (`B-gene`, `I-gene`, `S-gene`, `I-gene`, `B-NOUN`, `I-LABEL_3`, `O`), so that one
-pair of functions turns words into tags and back. A name without a prefix continues an entity of the same name beside it,
-as in the pipelines of transformers; where there is no `O` either, every word is an entity of its own.
+`TagScheme` reads the names of a head that was trained elsewhere as tags of our own. In: the names of its outputs, in
+any order and spelling: `B-gene`, `I_gene`, `U-gene`, `gene`, `NOUN`, `LABEL_3`. Out: for each the tag that means the
+same here (`B-gene`, `I-gene`, `S-gene`, `I-gene`, `B-NOUN`, `I-LABEL_3`, `O`), so that one pair of functions turns
+words into tags and back. A name without a prefix continues an entity of the same name beside it, as in the pipelines of
+transformers; where there is no `O` either, every word is an entity of its own.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from typing import Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from alembert.text.tokenizer import Encoding, StackedPieces
+from alembert.text.tokenizer import StackedPieces
 
 # W words
 
@@ -47,11 +46,6 @@ class WordOffsets:
 
     def __len__(self) -> int:
         return len(self.pieces_W)
-
-
-def find_words(encoding: Encoding) -> WordOffsets:
-    """Find the words of an encoding that was made without special tokens."""
-    return find_words_of_texts(StackedPieces.of([encoding]))[0]
 
 
 def find_words_of_texts(pieces: StackedPieces) -> list[WordOffsets]:
@@ -176,8 +170,6 @@ class TagScheme:
     """How people call it: BIO, IO, BIOES, BILOU, BMES, or `one label a word`."""
     tags: tuple[str, ...]
     """For each output: O, or B-, I-, E- or S- and the type."""
-    is_nameless: bool = False
-    """Whether the outputs have no names but their numbers."""
 
     @property
     def types(self) -> tuple[str, ...]:
@@ -194,12 +186,12 @@ class TagScheme:
         """Recognise the scheme of a head by the names of its outputs.
 
         >>> TagScheme.from_names(["B_gene", "O", "I_gene"])
-        TagScheme(name='BIO', tags=('B-gene', 'O', 'I-gene'), is_nameless=False)
+        TagScheme(name='BIO', tags=('B-gene', 'O', 'I-gene'))
         >>> TagScheme.from_names(["O", "gene"]).tags, TagScheme.from_names(["NOUN", "VERB"]).tags
         (('O', 'I-gene'), ('B-NOUN', 'B-VERB'))
         """
         if are_default_labels(names):
-            return cls("IO", tuple(f"I-{name}" for name in names), is_nameless=True)
+            return cls("IO", tuple(f"I-{name}" for name in names))
         inside = {name for name in names if name != OUTSIDE}
         if inside <= _PREFIXES.keys() and inside & {"B", "I"}:
             return cls(_scheme_name(inside), tuple(map(_to_untyped_tag, names)))

@@ -1,8 +1,8 @@
 """The task `tag`: entities in text, or any other labels of stretches of words (part of speech).
 
 In: documents with entities at character offsets, in any annotation format. Out: entities at character offsets of the
-text as it was given. Documents of any length are read sentence by sentence, or through windows that overlap; each word is
-predicted by the window that gives it the most context, in training, evaluation and prediction alike.
+text as it was given. Documents of any length are read sentence by sentence, or through windows that overlap; each word
+is predicted by the window that gives it the most context, in training, evaluation and prediction alike.
 """
 
 # W words, C tags

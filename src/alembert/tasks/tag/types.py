@@ -1,8 +1,8 @@
 """Which types of entities a file annotates: as the user says, or, for training files, as far as it can be told.
 
-A word of `ReadOptions.types` is `TYPE,TYPE` for all files or `FILE=TYPE,TYPE` for a file or all files of a folder. What is
-said holds wherever files are read. What is told from files holds for training alone: scores never depend on which types
-a file happens to contain. A file that was named is one source, and so is a folder.
+A word of `ReadOptions.types` is `TYPE,TYPE` for all files or `FILE=TYPE,TYPE` for a file or all files of a folder.
+What is said holds wherever files are read. What is told from files holds for training alone: scores never depend on
+which types a file happens to contain. A file that was named is one source, and so is a folder.
 """
 
 from __future__ import annotations
@@ -181,9 +181,9 @@ class _Source:
 def infer_types(examples: Sequence[TagExample], named: Sequence[Path] = ()) -> tuple[list[TagExample], list[str]]:
     """Detect in training examples which types their sources do not annotate, and describe it in sentences.
 
-    A source is a file or folder as it was `named`, or the file of the example where none is. A source with many documents
-    that never has a type which is frequent in others is taken not to annotate it. Where any source is small, or has no
-    entity at all, nothing is told: all types count as annotated.
+    A source is a file or folder as it was `named`, or the file of the example where none is. A source with many
+    documents that never has a type which is frequent in others is taken not to annotate it. Where any source is small,
+    or has no entity at all, nothing is told: all types count as annotated.
     """
     source_of = _sources_by_file({example.source for example in examples}, named)
     by_source: dict[str, list[TagExample]] = {}

@@ -2,14 +2,12 @@
 
 In: a task, examples, and a model that knows words. Out: for each example up to so many copies, in which each word that
 carries meaning is replaced with some chance by one of its candidates, and, if that is asked for, entities by others of
-their type. Every copy is made from the original, all of its texts, so that nothing adds up; answers are carried along by
-the task's `Rewriter`. Chance has an address (seed, example, copy): neither the order of the examples nor what else is
-augmented changes a copy, as long as the candidates are the same.
+their type. Every copy is made from the original, all of its texts, so that nothing adds up; answers are carried along
+by the task's `Rewriter`. Chance has an address (seed, example, copy): neither the order of the examples nor what else
+is augmented changes a copy, as long as the candidates are the same.
 
-What entities of each type are called: in the examples, or in lexicons of the user.
-
-In: the examples of a task and lexicons, whose labels are types of the task. Out: for an entity another name of its type.
-A type that has a lexicon takes names from it alone; inverted names ("Leukemia, Myeloid, Acute") are turned round.
+Names of entities are those of the examples, or of lexicons whose labels are types of the task. A type that has a
+lexicon takes names from it alone; inverted names ("Leukemia, Myeloid, Acute") are turned round.
 """
 
 from __future__ import annotations

@@ -1,25 +1,19 @@
-"""The words that may replace others, and which of them are nearest to a word.
-
-In: a tokenizer, and the words of the data with how often they occur. Out: `SubstituteWords`, the words of the vocabulary and
-of the data that carry meaning, Chinese ones apart by their number of characters; and, with an embedding matrix, the
-nearest of them to any word: the cosine between the means of the words' rows. All rows have a part in common that says
-nothing (their mean), which is taken away first. Nothing is downloaded: what TinyBERT does with word vectors of its own,
-the model's first layer does here.
-
-Which words may stand in the place of the words of a text.
+"""The words that may stand in the place of the words of a text: a masked LM's proposals, and nearest neighbours.
 
 In: texts with the words that may be replaced, and a model. Out: for each word its candidates: from the masked LM of the
 model where the word is one piece (or a Chinese word of the data), otherwise its nearest neighbours in the model's own
 embedding matrix. A model without a masked-LM head gives neighbours alone, and says so.
 
-What a masked LM would put in the place of words, for many words of many texts.
+Neighbours are taken from `SubstituteWords`: the words of the vocabulary and of the data that carry meaning, Chinese
+ones apart by their number of characters. They are compared by the cosine between the means of the words' rows. All rows
+have a part in common that says nothing (their mean), which is taken away first. Nothing is downloaded: what TinyBERT
+does with word vectors of its own, the model's first layer does here.
 
-In: texts as pieces, and words as stretches of them. Out: for each word the likeliest substitutes. As in TinyBERT the model
-reads the text with the word masked, [SEP], and the text as it is. Unlike there, a quarter of the asked words are masked at
-a time, so that a text is read four times instead of once a word: each hidden word still stands in the second half, and
-no more is hidden than in pre-training. A word that is one piece is filled by words that are one piece. A Chinese word is
-masked whole, and the words of as many characters compete by the sum of their characters' scores, so that only real words
-come out. Texts too long for the model are cut.
+As in TinyBERT the masked LM reads the text with the word masked, [SEP], and the text as it is. Unlike there, a quarter
+of the asked words are masked at a time, so that a text is read four times instead of once a word: each hidden word
+still stands in the second half, and no more is hidden than in pre-training. A word that is one piece is filled by words
+that are one piece. A Chinese word is masked whole, and the words of as many characters compete by the sum of their
+characters' scores, so that only real words come out. Texts too long for the model are cut.
 """
 
 from __future__ import annotations

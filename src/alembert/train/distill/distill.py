@@ -1,17 +1,16 @@
-"""The verb `distill` with labelled data: a fine-tuned teacher and examples to a small model for the same task.
+"""The verb `distill`: a teacher to a small student, for the teacher's task or on plain text.
 
-In: a Checkpoint with its task, what the student is (a size, a share of the teacher's layers, or a folder), files of
-examples, settings. Out: a Checkpoint folder as `finetune` writes it. The task is the teacher's, with its labels in its
-order, so that they cannot differ; data with other labels are refused. The same call goes on with a run that was stopped.
+`distill` takes a Checkpoint with its task, what the student is (a size, a share of the teacher's layers, or a folder),
+files of examples and settings, and writes a Checkpoint folder as `finetune` does. The task is the teacher's, with its
+labels in its order, so that they cannot differ; data with other labels are refused. A student soon knows a few thousand
+examples by heart, so it may learn from sentences of plain text too, which the teacher labels: so many of a Corpus
+folder or raw files, drawn evenly from all, always the same for a seed.
 
-A student soon knows a few thousand examples by heart, so it may learn from sentences of plain text too, which the
-teacher labels: so many of a Corpus folder or raw files, drawn evenly from all, always the same for a seed.
+`distill_general` takes a Checkpoint that is not fine-tuned and a Corpus folder or raw files, and writes a Checkpoint
+folder without heads, whose `run/` holds log, settings and curves. The text is read as it is, nothing is masked, and
+only the layers of both models are compared. Such a student later learns tasks.
 
-The verb `distill` with plain text: a teacher and a Corpus to a small model that later learns tasks.
-
-In: a Checkpoint that is not fine-tuned, what the student is, a Corpus folder or raw files, settings. Out: a Checkpoint
-folder without heads, whose `run/` holds log, settings and curves. The text is read as it is, nothing is masked, and only
-the layers of both models are compared. The same call goes on with a run that was stopped.
+The same call goes on with a run that was stopped.
 """
 
 from __future__ import annotations
@@ -53,8 +52,8 @@ from alembert.train.distill.teacher import Teacher
 from alembert.train.distributed import Processes
 from alembert.train.finetune.data import TaskSpec, prepare_data
 from alembert.train.finetune.data_reports import build_reports
-from alembert.train.finetune.finetune import FinetuneRunResult, select_best_seed
-from alembert.train.finetune.seeds import check_seeds, find_token_features, get_seed_folder
+from alembert.train.finetune.finetune import FinetuneRunResult, train_seeds
+from alembert.train.finetune.seeds import check_seeds, find_token_features
 from alembert.train.pretrain.inputs import check_split, open_corpus
 from alembert.train.pretrain.objectives import Collator
 from alembert.train.progress import RunTotals
@@ -125,14 +124,9 @@ class _DistillRun:
             self.context.print_table(format_data_report(report))
         distillation.check()
         with output.open() as draft:
-            results = tuple(
-                distillation.train_student(self.settings.seed + number, self._folder(draft, number), reports)
-                for number in range(self.seeds)
-            )
-            return select_best_seed(draft, reports, results, partial(self._folder, draft), self.processes)
-
-    def _folder(self, draft: Draft, number: int) -> Path:
-        return get_seed_folder(draft.path, self.settings.seed + number, self.seeds)
+            train = partial(distillation.train_student, reports=reports)
+            seeds = range(self.settings.seed, self.settings.seed + self.seeds)
+            return train_seeds(draft, seeds, train, reports, self.processes)
 
     def _plan(self) -> dict[str, Any]:
         job = self.job

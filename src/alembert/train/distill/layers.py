@@ -1,8 +1,8 @@
 """Losses between the layers of a student and its teacher: those of the intermediate and of the general stage.
 
-In: weights and the shapes of both models. Out: what the teacher must compute, which projections the student needs, and
-the loss of a micro-batch. A loss is one class, which knows what it needs of both models, what it is a mean over, and how
-far they are apart; to add one, write it here, list it in `LOSSES`, and give it a weight in `LayerLossWeights`.
+In: weights and the shapes of both models. Out: what the teacher must compute, which projections the student needs,
+and the loss of a micro-batch. A loss is one class, which knows what it needs of both models, what it is a mean over,
+and how far they are apart; to add one, write it here, list it in `LOSSES`, and give it a weight in `LayerLossWeights`.
 Projections are heads of the student that no forward pass calls: they are trained and saved with it like any other
 weights, and left out of what is written.
 """

@@ -4,9 +4,9 @@
 beside them if wanted. `TextDistillObjective` has plain text without masks, and layers alone. What the teacher computes
 comes from a `TeacherCache` on the disk, or is computed with each micro-batch.
 
-`fit_projections` begins the projections of a student's states as what fits best on the first rows of a run. A projection
-that begins at random spends the first part of the run being learnt, and sends noise into the student meanwhile. Least
-squares over a few thousand tokens gives it at once; training goes on from there.
+`fit_projections` begins the projections of a student's states as what fits best on the first rows of a run. A
+projection that begins at random spends the first part of the run being learnt, and sends noise into the student
+meanwhile. Least squares over a few thousand tokens gives it at once; training goes on from there.
 """
 
 # N tokens, D the student's width, W the teacher's
@@ -22,13 +22,7 @@ import torch
 from torch import Tensor
 
 from alembert.data.example_sampler import ExampleBatchPlan
-from alembert.data.feed import (
-    Cursor,
-    HeldOutSplit,
-    SequenceBatchPlan,
-    SequenceSampler,
-    batch_sequences,
-)
+from alembert.data.feed import Cursor, HeldOutSplit, SequenceBatchPlan, SequenceSampler, batch_sequences
 from alembert.nn.dropout import DropoutSeed
 from alembert.nn.model import Model
 from alembert.tasks.runtime.torch import TaskBatch

@@ -1,7 +1,7 @@
 """Settings of `distill`: which losses bind a student to its teacher, in which stages, and how the student begins.
 
-A preset is a function that returns settings that belong together: `tinybert` is the published procedure, stage by stage;
-`fast` does it in a fraction of the time.
+A preset is a function that returns settings that belong together: `tinybert` is the published procedure, stage by
+stage; `fast` does it in a fraction of the time.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The stages of a distillation for a task: a student first learns its teacher's layers, then its answers.
 
-In: who teaches whom, the teacher, the prepared examples, settings. Out: for each seed a folder as `finetune` writes it;
-the states and the log of the intermediate stage lie in `inside`, those of the stage of answers where `finetune` has them.
-Both are runs of the one loop, so a seed that was stopped goes on where it was. The teacher reads the examples once for
-all seeds and passes, if its outputs fit on the disk. A student that reads other pieces than its teacher has other rows of
-the same examples; then answers alone can be compared, line by line.
+In: who teaches whom, the teacher, the prepared examples, settings. Out: for each seed a folder as `finetune` writes
+it; the states and the log of the intermediate stage lie in `inside`, those of the stage of answers where `finetune` has
+them. Both are runs of the one loop, so a seed that was stopped goes on where it was. The teacher reads the examples
+once for all seeds and passes, if its outputs fit on the disk. A student that reads other pieces than its teacher has
+other rows of the same examples; then answers alone can be compared, line by line.
 """
 
 from __future__ import annotations
@@ -26,11 +26,7 @@ from alembert.tasks.example import EncodedExample
 from alembert.tasks.files import read_task
 from alembert.tasks.task import AnyTask
 from alembert.train.distill.layers import LayerLosses
-from alembert.train.distill.objective import (
-    TaskDistillObjective,
-    build_teacher_request,
-    fit_projections,
-)
+from alembert.train.distill.objective import TaskDistillObjective, build_teacher_request, fit_projections
 from alembert.train.distill.settings import DistillSettings, StageSettings
 from alembert.train.distill.teacher import Teacher, TeacherRequest
 from alembert.train.distill.teacher_cache import (
@@ -45,13 +41,7 @@ from alembert.train.distributed import Processes
 from alembert.train.finetune.data import DataFiles, PreparedData, PreparedTask
 from alembert.train.finetune.finetune import with_run_length
 from alembert.train.finetune.objective import EncodedExamples, TaskObjective, group_rows
-from alembert.train.finetune.seeds import (
-    SeedResult,
-    SeedRun,
-    has_task_head,
-    with_task_heads,
-    without_training_heads,
-)
+from alembert.train.finetune.seeds import SeedResult, SeedRun, has_task_head, with_task_heads, without_training_heads
 from alembert.train.gradients import choose_half_precision
 from alembert.train.run import RunContext
 from alembert.train.training_run import STATE_FOLDER, TrainingRun, VocabularySubset

@@ -1,8 +1,8 @@
 """A teacher, and what it computes for a batch: states and attention of chosen layers, and answers of its head.
 
-Its outputs are one table with a line for each token and one with a line for each answer, in half precision: small enough
-to be kept on the disk, and the same numbers whether they come from there or are computed on the spot. The teacher is
-in evaluation mode, always: dropout would teach noise.
+Its outputs are one table with a line for each token and one with a line for each answer, in half precision: small
+enough to be kept on the disk, and the same numbers whether they come from there or are computed on the spot. The
+teacher is in evaluation mode, always: dropout would teach noise.
 """
 
 # N tokens, W numbers a token, P answers, C outputs of the head, D width, H heads, K head size

@@ -4,9 +4,9 @@
     tokens.f16      a line of half-precision numbers for each token of each row, row after row
     answers.f16     a line for each output of the teacher's head
 
-The files are memory-mapped, so a run takes what it needs of them and no more memory. The folder is named by everything
-that decides about its content: the teacher, the rows, and what is recorded. A run that was stopped while the teacher was
-reading goes on after the last block that was finished.
+The files are memory-mapped, so a run takes what it needs of them and no more memory. The folder is named by
+everything that decides about its content: the teacher, the rows, and what is recorded. A run that was stopped while the
+teacher was reading goes on after the last block that was finished.
 """
 
 # N tokens, W numbers a token, P answers, C numbers an answer
@@ -124,7 +124,7 @@ class TeacherCacheWriter:
     @property
     def is_done(self) -> bool:
         """Whether the teacher has read all rows."""
-        return self._found()[0] == len(self.rows)
+        return self._read_progress()[0] == len(self.rows)
 
     def write(self) -> TeacherCache:
         """Make the record, go on with it, or find it made; while one process makes it, another is refused."""
@@ -133,7 +133,7 @@ class TeacherCacheWriter:
             if not self.is_done:
                 with hold_lock(self.folder.with_suffix(".lock"), str(self.folder)):
                     self._go_on()
-            done, columns = self._found()
+            done, columns = self._read_progress()
         self._check(done, columns or 0)
         tokens, answers = (
             np.memmap(path, np.float16, "r", shape=shape) if shape[0] * shape[1] else np.empty(shape, np.float16)
@@ -143,7 +143,7 @@ class TeacherCacheWriter:
 
     def _go_on(self) -> None:
         """Let the teacher read the rows that are left."""
-        done, columns = self._found()
+        done, columns = self._read_progress()
         if done:
             self._check(done, columns or 0)
         for block in range(done, len(self.rows), ROWS_PER_BLOCK):
@@ -162,7 +162,7 @@ class TeacherCacheWriter:
             self.folder / "answers.f16": (self._answers.total, columns),
         }
 
-    def _found(self) -> tuple[int, int | None]:
+    def _read_progress(self) -> tuple[int, int | None]:
         """Read how many rows are done, and how wide answers are."""
         path = self.folder / INDEX_FILE
         if not path.exists():

@@ -1,7 +1,7 @@
 """The data of a fine-tuning run: read, divided, freed of overlaps, understood by the tasks and encoded.
 
-In: for each task, files of training and development examples, or one set of files to be divided. Out: `PreparedData`, with a
-part for each task. Decisions made on the way are reported in sentences.
+In: for each task, files of training and development examples, or one set of files to be divided. Out:
+`PreparedData`, with a part for each task. Decisions made on the way are reported in sentences.
 """
 
 from __future__ import annotations

@@ -1,15 +1,14 @@
 """The verb `finetune`: labelled examples and a model to a model for a task, or for several on one encoder.
 
-In: files of examples, a Checkpoint, settings. Out: a Checkpoint folder with `task.json`, which `predict`, `evaluate` and
-`inspect errors` open, and with `run/`: log, settings, data report and curves. With several seeds, the one that did best
-on the development data is the result, and all of them are in `seeds/`. The same call goes on with a run that was
+In: files of examples, a Checkpoint, settings. Out: a Checkpoint folder with `task.json`, which `predict`, `evaluate`
+and `inspect errors` open, and with `run/`: log, settings, data report and curves. With several seeds, the one that did
+best on the development data is the result, and all of them are in `seeds/`. The same call goes on with a run that was
 stopped.
 
-A small search over rates and epochs, within a time budget, judged on the development data.
-
-Rates come first, outwards from the one given, then numbers of epochs at the best of them. A trial is a whole run with
-the same seed; another is begun as long as it can be expected to end in time, and at least one is made. Trials that are
-done are on the disk, so a stopped search goes on where it was.
+`tune` searches over rates and epochs first, within a time budget, judged on the development data. Rates come first,
+outwards from the one given, then numbers of epochs at the best of them. A trial is a whole run with the same seed;
+another is begun as long as it can be expected to end in time, and at least one is made. Trials that are done are on the
+disk, so a stopped search goes on where it was.
 """
 
 from __future__ import annotations
@@ -34,12 +33,7 @@ from alembert.settings import as_table
 from alembert.tasks.data_report import DataReport
 from alembert.tasks.data_screen import format_data_report
 from alembert.train.distributed import Processes
-from alembert.train.finetune.data import (
-    DataFiles,
-    PreparedData,
-    TaskSpec,
-    prepare_data,
-)
+from alembert.train.finetune.data import DataFiles, PreparedData, TaskSpec, prepare_data
 from alembert.train.finetune.data_reports import build_reports
 from alembert.train.finetune.masked_lm import OBJECTIVE_NAME as MASKED_LM
 from alembert.train.finetune.seeds import (
@@ -50,12 +44,7 @@ from alembert.train.finetune.seeds import (
     get_seed_folder,
     with_training_heads,
 )
-from alembert.train.finetune.settings import (
-    EpochSettings,
-    FinetuneSettings,
-    TaskRunSettings,
-    format_finetune_toml,
-)
+from alembert.train.finetune.settings import EpochSettings, FinetuneSettings, TaskRunSettings, format_finetune_toml
 from alembert.train.finetune.warm_up import WARM_UP_FOLDER, WarmUpStage, prepare_warm_up
 from alembert.train.run import OutputFolder, RunContext, join_processes
 
@@ -260,21 +249,20 @@ class _FinetuneRun:
         start(self.settings, output.partial_folder).check()  # before anything is written: settings may be refused
         with output.open() as draft:
             settings = self._tuned(start, draft)
-            results = tuple(
-                start(replace(settings, seed=settings.seed + number), self._folder(draft, number)).run()
-                for number in range(self.seeds)
-            )
-            return select_best_seed(draft, reports, results, partial(self._folder, draft), self.processes)
 
-    def _folder(self, draft: Draft, number: int) -> Path:
-        return get_seed_folder(draft.path, self.settings.seed + number, self.seeds)
+            def train(seed: int, folder: Path) -> SeedResult:
+                return start(replace(settings, seed=seed), folder).run()
+
+            seeds = range(settings.seed, settings.seed + self.seeds)
+            return train_seeds(draft, seeds, train, reports, self.processes)
 
     def _tuned(self, start: Callable[[FinetuneSettings, Path], SeedRun], draft: Draft) -> FinetuneSettings:
         """Search settings, if it was asked for; the run of the best is that of the first seed."""
         if self.tune is None:
             return self.settings
         settings, best = search_settings(self.settings, self.tune, draft.path / TUNING_FOLDER, start, self.context.log)
-        self.processes.on_first(lambda: _copy_folder(best, self._folder(draft, 0)))
+        first = get_seed_folder(draft.path, settings.seed, self.seeds)
+        self.processes.on_first(lambda: _copy_folder(best, first))
         return settings
 
     def _plan(self) -> dict[str, Any]:
@@ -344,18 +332,20 @@ def _describe_warm_up(prepared: PreparedData, settings: FinetuneSettings) -> dic
     return {"warm-up": f"{examples:,} examples with silver labels, {own.epochs:g} passes, rate {own.learning_rate:g}"}
 
 
-def select_best_seed(
+def train_seeds(
     draft: Draft,
+    seeds: range,
+    train: Callable[[int, Path], SeedResult],
     reports: Mapping[str, DataReport],
-    results: tuple[SeedResult, ...],
-    folder: Callable[[int], Path],
     processes: Processes,
 ) -> FinetuneRunResult:
-    """Make the seed that did best the result; `folder` says where each is."""
-    best = max(range(len(results)), key=lambda number: results[number].value)
+    """Train with each seed in a folder of its own; the one that does best is the result."""
+    folders = [get_seed_folder(draft.path, seed, len(seeds)) for seed in seeds]
+    results = tuple(train(seed, folder) for seed, folder in zip(seeds, folders, strict=True))
+    best = max(range(len(seeds)), key=lambda number: results[number].value)
     if processes.is_first:
-        if len(results) > 1:
-            _copy_folder(folder(best), draft.path)
+        if len(seeds) > 1:
+            _copy_folder(folders[best], draft.path)
         draft.counts.update(results[best].counts)
     return FinetuneRunResult(reports, results, best)
 

@@ -1,10 +1,10 @@
 """Masked LM beside a task: the rows of each micro-batch are masked anew and read once more, by a masked-LM head.
 
-In: any objective of fine-tuning, with its settings. Out: the same objective, whose loss has the weighted mean of masked LM added
-to it, as SimCSE was published with. Masks are drawn as in pre-training (80 % [MASK], 10 % random, 10 % kept), never at
-special pieces, and are found by seed, pass and row, so a run can go on anywhere. The head is that of the checkpoint if it
-has one, else a fresh one, tied to the embedding; it is a means, and is not part of the model that is written. The price is
-one more pass through the encoder, and that all rows of the embedding are trained.
+In: any objective of fine-tuning, with its settings. Out: the same objective, whose loss has the weighted mean of
+masked LM added to it, as SimCSE was published with. Masks are drawn as in pre-training (80 % [MASK], 10 % random, 10 %
+kept), never at special pieces, and are found by seed, pass and row, so a run can go on anywhere. The head is that of
+the checkpoint if it has one, else a fresh one, tied to the embedding; it is a means, and is not part of the model that
+is written. The price is one more pass through the encoder, and that all rows of the embedding are trained.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
 """Fine-tuning as an objective of the loop, for one task or several, and the losses that regularise it.
 
-In: labelled examples of any task. Out: the loss of its head. Several tasks share one encoder; each micro-batch is of one
-of them, and each has a head of its own. The loss of a step is the mean of each task's loss in it, weighted by the share
-of the step's micro-batches that the task has, and by its own weight: so the turns decide how much a task counts, whatever
-the number of micro-batches in a step. (A plain sum of the means would move the model twice as far in a step that happens
-to hold two tasks.) The model is chosen by the mean of the tasks' main scores on the development data.
+In: labelled examples of any task. Out: the loss of its head. Several tasks share one encoder; each micro-batch is of
+one of them, and each has a head of its own. The loss of a step is the mean of each task's loss in it, weighted by the
+share of the step's micro-batches that the task has, and by its own weight: so the turns decide how much a task counts,
+whatever the number of micro-batches in a step. (A plain sum of the means would move the model twice as far in a step
+that happens to hold two tasks.) The model is chosen by the mean of the tasks' main scores on the development data.
 
-R-Drop and adversarial training take more than one pass over a micro-batch. Changes of the embeddings are measured document
-by document, so that what a document meets does not depend on its neighbours in the batch. Everything random comes from
-the noise: a resumed run, or one with another number of streams, sees the same. All passes whose loss is learnt from stay
-in the graph until it is differentiated: two micro-batches' activations with R-Drop, fgm and pgd, `steps` of them with
-freelb. Where memory is short, give smaller micro-batches.
+R-Drop and adversarial training take more than one pass over a micro-batch. Changes of the embeddings are measured
+document by document, so that what a document meets does not depend on its neighbours in the batch. Everything random
+comes from the noise: a resumed run, or one with another number of streams, sees the same. All passes whose loss is
+learnt from stay in the graph until it is differentiated: two micro-batches' activations with R-Drop, fgm and pgd,
+`steps` of them with freelb. Where memory is short, give smaller micro-batches.
 """
 
 from __future__ import annotations
@@ -25,12 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from alembert.data.example_sampler import (
-    ExampleBatchPlan,
-    ExampleSampler,
-    MultiTaskBatchPlan,
-    MultiTaskSampler,
-)
+from alembert.data.example_sampler import ExampleBatchPlan, ExampleSampler, MultiTaskBatchPlan, MultiTaskSampler
 from alembert.data.feed import Cursor
 from alembert.data.order import stable_hash
 from alembert.data.windows import Row
@@ -78,8 +73,8 @@ def regularised_loss(
         return plain, plain.detach()
     climb = _GradientAscent(lambda added_NE: loss(run(noise, added_NE)), batch, adversarial.ascent)
     if adversarial.method == "freelb":
-        return climb.at_every_step(_random_start(batch, width, adversarial.ascent.size, noise))
-    return climb.at_the_top(torch.zeros(len(batch.ids_N), width, device=batch.ids_N.device), adversarial.weight)
+        return climb.mean_loss_of_steps(_random_start(batch, width, adversarial.ascent.size, noise))
+    return climb.loss_at_last_step(torch.zeros(len(batch.ids_N), width, device=batch.ids_N.device), adversarial.weight)
 
 
 def _r_drop_loss(
@@ -103,7 +98,7 @@ class _GradientAscent:
     batch: Batch
     ascent: AscentSteps
 
-    def at_the_top(self, start_NE: Tensor, weight: float) -> LossPair:
+    def loss_at_last_step(self, start_NE: Tensor, weight: float) -> LossPair:
         """Add the loss after the last step to the one at the start (fgm, pgd)."""
         added_NE = start_NE.requires_grad_()
         plain = top = self.loss_at(added_NE)
@@ -112,7 +107,7 @@ class _GradientAscent:
             top = self.loss_at(added_NE)
         return plain + weight * top, plain.detach()
 
-    def at_every_step(self, start_NE: Tensor) -> LossPair:
+    def mean_loss_of_steps(self, start_NE: Tensor) -> LossPair:
         """Average the losses before each step (freelb); the one at the random start counts as plain."""
         added_NE = start_NE.requires_grad_()
         losses = [self.loss_at(added_NE)]

@@ -1,16 +1,12 @@
-"""Settings of `finetune` for all tasks; each task has settings of its own beside these.
+"""Settings of `finetune` for all tasks, beside which each task has settings of its own.
 
-`EpochSettings` are what distillation for a task shares with it.
+`EpochSettings` are what distillation for a task shares with it. Those of several tasks in one run, of masked LM beside
+a task, of R-Drop and of adversarial training stand here and not beside the losses, so that they are checked before
+torch is loaded.
 
-How several tasks share a run, and how masked LM goes along with any task.
-
-Settings of R-Drop and adversarial training, apart from them, so that settings are checked before torch is
-loaded.
-
-All settings of a fine-tuning run: put together from layers, and written as one file.
-
-A layer is a table of plain values, as a TOML file or the arguments of a call give it; later layers win. The file is what
-`finetune --set help` prints, a run keeps, and `--config` takes.
+Settings are put together from layers, and written as one file. A layer is a table of plain values, as a TOML file or
+the arguments of a call give it; later layers win. The file is what `finetune --set help` prints, a run keeps, and
+`--config` takes.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Warm-up: a model learns from silver labels first, and from the training files afterwards.
 
-In: the prepared data of a run whose files name warm-up files, and its settings. Out: the model after a pass over these
-files, from which the usual run starts with a fresh optimiser and schedule. Silver labels are those of dictionaries (`corpus
-label`) or of another model (`annotate`, `predict --json`): cheap, and partly wrong, so they come before the right ones (silver
-first and gold afterwards did best in arXiv 2402.09282). It is a run of the one loop with its states in a folder of its own, so
-a seed that was stopped goes on where it was.
+In: the prepared data of a run whose files name warm-up files, and its settings. Out: the model after a pass over
+these files, from which the usual run starts with a fresh optimiser and schedule. Silver labels are those of
+dictionaries (`corpus label`) or of another model (`annotate`, `predict --json`): cheap, and partly wrong, so they come
+before the right ones (silver first and gold afterwards did best in arXiv 2402.09282). It is a run of the one loop with
+its states in a folder of its own, so a seed that was stopped goes on where it was.
 """
 
 from __future__ import annotations

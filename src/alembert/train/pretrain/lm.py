@@ -1,9 +1,8 @@
 """The objective of pre-training: shards in, the loss of the chosen objectives out.
 
-Held-out text: documents that are never trained on, masked always in the same way, so that runs can be compared.
-
-Masked tokens are scored as BERT masks them (pieces, 15 %), whatever the run itself masks, together and apart for tokens
-inside and outside of entities; and once more with whole entities masked, every second one of the text.
+Held-out documents are never trained on, and are masked always in the same way, so that runs can be compared. Masked
+tokens are scored as BERT masks them (pieces, 15 %), whatever the run itself masks, together and apart for tokens inside
+and outside of entities; and once more with whole entities masked, every second one of the text.
 """
 
 from __future__ import annotations
@@ -37,12 +36,7 @@ from alembert.nn.heads import HeadSpec, find_required_tokens
 from alembert.nn.model import Model
 from alembert.text.tokenizer import Tokenizer
 from alembert.train.objective import EvalResult, LMTarget, MicroBatch
-from alembert.train.pretrain.objectives import (
-    Collator,
-    LMObjective,
-    MaskedLMObjective,
-    select_answers,
-)
+from alembert.train.pretrain.objectives import Collator, LMObjective, MaskedLMObjective, select_answers
 from alembert.train.pretrain.replaced import (
     GENERATOR,
     EntitySwapObjective,

@@ -214,7 +214,8 @@ def biobert() -> PretrainSettings:
     """Adapt a model to a domain: entities masked whole, other words too, and entity boundaries found.
 
     BioBERT as published keeps BERT's own vocabulary and objectives: that is `adapt` with unit = "piece" and
-    next_sentence = 1. The rate is high and embeddings are trained, since an extended vocabulary has new rows: for long runs.
+    next_sentence = 1. The rate is high and embeddings are trained, since an extended vocabulary has new rows: for long
+    runs.
     """
     return PretrainSettings(
         objectives=ObjectiveWeights(masked_lm=1.0, boundaries=0.2),
@@ -239,8 +240,9 @@ def electra() -> PretrainSettings:
 def from_scratch_small() -> PretrainSettings:
     """A small model from nothing in hours: many small steps, many masks, a high rate, no dropout, no pairs.
 
-    Text is read about once, so nothing is learnt by heart, and what counts is how soon the model learns to look at its context:
-    more steps of fewer tokens, and twice as many masks, brought it there sooner for the same tokens (docs/results.md).
+    Text is read about once, so nothing is learnt by heart, and what counts is how soon the model learns to look at its
+    context: more steps of fewer tokens, and twice as many masks, brought it there sooner for the same tokens
+    (docs/results.md).
     """
     return PretrainSettings(
         batch=BatchSettings(tokens=2048, micro_tokens=1024),
