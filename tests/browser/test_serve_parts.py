@@ -5,6 +5,9 @@ from typing import Any
 
 import pytest
 
+from alembert import Document, Entity
+from benchmark_modules import load_benchmark
+
 Run = Callable[..., Any]
 
 
@@ -62,6 +65,15 @@ COVERED = """async () => {
 
 def test_the_interval_covers_the_truth_as_often_as_it_says(empty_page: Any) -> None:
     assert 0.93 <= empty_page.evaluate(COVERED) <= 0.99
+
+
+@pytest.mark.parametrize("scores", [[], [0.5], [1.0, 1.0], [0.9, 0.2, 0.55], [0.5] * 7 + [0.999]])
+def test_the_simulation_of_labelling_has_the_same_usefulness(scores: list[float], run: Run) -> None:
+    entities = tuple(
+        Entity(str(at), "x", ((at, at + 1),), attributes=(("score", str(score)),)) for at, score in enumerate(scores)
+    )
+    simulated = load_benchmark("labelling").usefulness(Document("1", "text " * 9, entities=entities))
+    assert run("queue", "usefulness", {"proposed": [{"score": score} for score in scores]}) == pytest.approx(simulated)
 
 
 def test_files_are_cut_into_texts(run: Run) -> None:
