@@ -6,6 +6,8 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import alembert
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.nn.config import preset
@@ -163,8 +165,34 @@ def test_relations_are_arcs_and_a_table(page: Any) -> None:
     page.wait_for_selector(".arcs path", state="attached")
     assert page.evaluate("document.querySelector('.arc-label').dataset.label") == "treats <b>"
     cells = page.evaluate("[...document.querySelectorAll('#relation-table td')].map((cell) => cell.textContent)")
-    assert cells == ["aspirin", "treats <b>", "aspirin", "80 %", "Why?"]
+    assert cells == ["aspirin", "treats <b>", "aspirin", "80 %", "AcceptRejectWhy?"]
     assert page.evaluate("document.getElementById('text').textContent") == TEXT
+
+
+@pytest.mark.parametrize(("button", "states"), [(None, ["open"]), ("Accept", ["accepted"]), ("Reject", [])])
+def test_relations_are_in_the_files(button: str | None, states: list[str], page: Any, tmp_path: Path) -> None:
+    press(page, "A")
+    page.click("#tab-relations")
+    page.click("#relate")
+    page.wait_for_selector("#relation-table td")
+    if button:
+        page.get_by_role("button", name=f"{button} aspirin → treats <b> → aspirin").click()
+    record = json.loads(download(page, tmp_path / "labels.jsonl").read_text())
+    spans = {each["id"]: TEXT[slice(*each["spans"][0])] for each in record["entities"]}
+    found = [[spans[end] for _, end in each["arguments"]] + [each["label"]] for each in record.get("relations", [])]
+    assert found == [["aspirin", "aspirin", "treats <b>"]] * len(states)
+    assert [dict(each["attributes"])["state"] for each in record.get("relations", [])] == states
+    for name, suffix in {"label-studio": "json", "brat": "zip"}.items():
+        page.select_option("#format", name)
+        file = download(page, tmp_path / f"labels.{suffix}")
+        if name == "brat":
+            with zipfile.ZipFile(file) as archive:
+                content = "".join(archive.read(each).decode() for each in archive.namelist() if each.endswith(".ann"))
+            assert content.count("Arg1:T1 Arg2:T2") == len(states)
+        else:
+            (task,) = json.loads(file.read_text())
+            links = [each for each in task["annotations"][0]["result"] if each["type"] == "relation"]
+            assert [(each["from_id"], each["to_id"]) for each in links] == [("T1", "T2")] * len(states)
 
 
 def test_relations_of_rejected_entities_disappear(page: Any) -> None:

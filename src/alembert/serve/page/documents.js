@@ -123,7 +123,7 @@ export function acceptAllSure() {
 export async function download() {
   const reviewed = state.documents.filter(isDone);
   if (reviewed.length === 0) return say(words().undecided(review()?.open.length ?? 0));
-  const records = reviewed.map((entry) => entry.review.record(entry.name, $("by").value));
+  const records = reviewed.map((entry) => entry.review.record(entry.name, $("by").value, entry.relations));
   try {
     const { name, content, losses } = await askFile("/v1/convert", { documents: records, format: $("format").value });
     save(name, content);
