@@ -107,6 +107,12 @@ def test_letter_case_counts(tagger: alembert.Predictor, method: Any) -> None:
     assert found.features[0].score > 0
 
 
+def test_what_has_no_letter_case_has_no_such_feature(tagger: alembert.Predictor) -> None:
+    found = tagger.explain("ab CD - 12, 咳 ef.", span=(3, 5), method="occlusion")
+    assert [word.text for word in found.words] == ["ab", "CD", "-", "12", ",", "咳", "ef", "."]
+    assert sorted(each.name[-2:] for each in found.features) == ["CD", "ab", "ef"]
+
+
 def test_what_is_no_entity_is_asked_why_not(tagger: alembert.Predictor) -> None:
     found = tagger.explain("ab CD ef gh", span=(6, 8))
     assert found.question == 'why 6:8 "ef" is not gene'
