@@ -69,6 +69,10 @@ class Faithfulness:
         """Whether the order is better than random ones by both measures."""
         return self.comprehensiveness > self.random_comprehensiveness and self.sufficiency < self.random_sufficiency
 
+    def verdict(self) -> str:
+        """Say in words whether the picture can be trusted."""
+        return "better than random words" if self.better_than_random else "no better than random words: do not trust it"
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         return {**asdict(self), "better_than_random": self.better_than_random}
@@ -162,6 +166,11 @@ class Explanation:
         lines += [f"{each.score:8.2f}  {'':10}  of which {each.name}" for each in self.strongest_features(_SHOWN)]
         return [*lines, *self.faithfulness_lines(), *self.warnings(), *([DEFAULT_NOTE] if self.is_default else [])]
 
+    def summary(self) -> str:
+        """Return the strongest words in one line, and what that is worth."""
+        named = ", ".join(f"{word.text} {word.score:+.2f}" for word in self.strongest_words(_SUMMARY_WORDS))
+        return f"{self.question}: margin {self.margin:.2f}; {named}; {self.faithfulness.verdict()}"
+
     def _residue_text(self) -> str:
         return "" if self.residue is None else f", residue {self.residue:.2%} after {self.steps} steps"
 
@@ -207,7 +216,9 @@ def _bar(share: float) -> str:
 _MARGIN_CHARACTERS: Final = 200
 """Text that is shown before the first word and after the last one."""
 _MAX_ROWS: Final = 12
-_STYLE: Final = """<style>
+_SUMMARY_WORDS, _NEAR_WORDS = 5, 30
+"""Words of a summary: the strongest, which are named with their scores, and those around the answer that are shown."""
+EXPLANATION_STYLE: Final = """<style>
 .alembert .for, .alembert .against { border-radius: .2em; padding: .05em .1em; color: var(--ink);
   background: color-mix(in srgb, var(--colour) var(--share), var(--paper)); border-bottom: 2px solid var(--colour) }
 .alembert .for { --colour: var(--a) } .alembert .against { --colour: var(--e); border-bottom-style: dashed }
@@ -224,12 +235,34 @@ def render_explanations(explanations: Sequence[Explanation]) -> str:
     first = explanations[0]
     parts = (f"<h2>{escape(each.model)}</h2>\n{_render(each)}" for each in explanations)
     body = render_columns(parts) if len(explanations) > 1 else next(parts)
-    return render_page(f"{first.question} - alembert", _capitalise(first.question), _STYLE + body + _render_help(first))
+    return render_page(
+        f"{first.question} - alembert", _capitalise(first.question), EXPLANATION_STYLE + body + _render_help(first)
+    )
 
 
 def render_explanation_fragment(explanation: Explanation) -> str:
     """Return an explanation for a notebook."""
-    return render_fragment(f"{_STYLE}<p>{escape(explanation.question)}</p>{_render(explanation)}")
+    return render_fragment(f"{EXPLANATION_STYLE}<p>{escape(explanation.question)}</p>{_render(explanation)}")
+
+
+def render_explanation_summary(explanation: Explanation) -> str:
+    """Return the strongest words, the words around the answer and what that is worth; for pages with EXPLANATION_STYLE."""
+    _, _, rest = explanation.summary().partition(f"{explanation.question}: ")
+    head = f"<p><strong>{escape(_capitalise(explanation.question))}</strong> {escape(rest)}.</p>"
+    centre = next((word for word in explanation.words if _is_inside(word, explanation.span)), None)
+    centre = centre or max(explanation.words, key=lambda word: abs(word.score), default=None)
+    return "\n".join((head, *([_render_near(explanation, centre)] if centre else [])))
+
+
+def _render_near(explanation: Explanation, centre: WordScore) -> str:
+    words = [word for word in explanation.words if word.part == centre.part]
+    at = words.index(centre)
+    near = words[max(0, at - _NEAR_WORDS) : at + _NEAR_WORDS]
+    return render_text(Html("".join(_render_words(explanation.texts[centre.part], near, explanation, margin=0))))
+
+
+def _is_inside(word: WordScore, span: Span | None) -> bool:
+    return span is not None and word.start < span[1] and span[0] < word.end
 
 
 def _capitalise(sentence: str) -> str:
@@ -263,15 +296,16 @@ def _render_texts(explanation: Explanation) -> Iterator[str]:
             yield render_text(Html("".join(_render_words(text, words, explanation))))
 
 
-def _render_words(text: str, words: Sequence[WordScore], explanation: Explanation) -> Iterator[str]:
-    start = max(0, words[0].start - _MARGIN_CHARACTERS)
-    end = min(len(text), words[-1].end + _MARGIN_CHARACTERS)
+def _render_words(
+    text: str, words: Sequence[WordScore], explanation: Explanation, margin: int = _MARGIN_CHARACTERS
+) -> Iterator[str]:
+    start = max(0, words[0].start - margin)
+    end = min(len(text), words[-1].end + margin)
     yield "… " if start else ""
-    at, highest, span = start, _highest(explanation), explanation.span
+    at, highest = start, _highest(explanation)
     for word in words:
         yield escape(text[at : word.start])
-        inside = span is not None and word.start < span[1] and span[0] < word.end
-        yield _render_word(word, highest, inside)
+        yield _render_word(word, highest, _is_inside(word, explanation.span))
         at = word.end
     yield escape(text[at:end]) + (" …" if end < len(text) else "")
 
