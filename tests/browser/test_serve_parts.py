@@ -120,3 +120,12 @@ def test_blocks_are_the_whole_text_and_cut_no_entity(text: str, run: Run) -> Non
 )
 def test_a_span_is_found_again_in_an_edited_text(after: str, moved: list[int] | None, run: Run) -> None:
     assert run("why", "moveSpan", "the drug 😀 works", after, [4, 10]) == moved
+
+
+@pytest.mark.parametrize(
+    ("scores", "leans"),
+    [((1, 3, 2, 1), True), ((1, 1, 2, 3), True), ((3, 1, 2, 1), False), ((1, 2, 3, 2), False), ((1, 1, 2, -3), False)],
+)
+def test_a_word_beside_the_answer_is_called_so(scores: tuple[float, ...], leans: bool, run: Run) -> None:
+    words = [{"start": 3 * at, "end": 3 * at + 2, "score": score} for at, score in enumerate(scores)]
+    assert run("why", "leansOnBorder", {"span": [6, 8], "words": words}) is leans

@@ -20,6 +20,9 @@ from alembert.text.sentences import Span
 Method = Literal["gradients", "occlusion"]
 MAX_RESIDUE: Final = 0.01
 DEFAULT_NOTE: Final = "No span or label was given, so this is the answer that the model is least sure of."
+BORDER_NOTE: Final = (
+    "The highest score is that of a word beside the answer: it may say where the answer ends, not what it is."
+)
 _SHOWN: Final = 10
 """Words, and features, that are printed."""
 _LEAST_SHARE: Final = 0.03
@@ -148,6 +151,8 @@ class Explanation:
             )
         if not faithful.better_than_random:
             notes.append("This picture is no better than a random order of the words: do not trust it.")
+        if self.leans_on_border():
+            notes.append(BORDER_NOTE)
         attention = faithful.attention_comprehensiveness
         if attention is not None and attention > faithful.comprehensiveness:
             notes.append("The words with the highest attention matter more than those with the highest scores.")
@@ -168,8 +173,17 @@ class Explanation:
 
     def summary(self) -> str:
         """Return the strongest words in one line, and what that is worth."""
-        named = ", ".join(f"{word.text} {word.score:+.2f}" for word in self.strongest_words(_SUMMARY_WORDS))
+        named = ", ".join(f'"{word.text}" {word.score:+.2f}' for word in self.strongest_words(_SUMMARY_WORDS))
         return f"{self.question}: margin {self.margin:.2f}; {named}; {self.faithfulness.verdict()}"
+
+    def leans_on_border(self) -> bool:
+        """Whether the highest score is that of a word beside the span."""
+        words = [word for word in self.words if word.part == 0]
+        if self.span is None or not words:
+            return False
+        before = [word for word in words if word.end <= self.span[0]][-1:]
+        after = [word for word in words if word.start >= self.span[1]][:1]
+        return max(words, key=lambda word: word.score) in (*before, *after)
 
     def _residue_text(self) -> str:
         return "" if self.residue is None else f", residue {self.residue:.2%} after {self.steps} steps"
@@ -226,6 +240,7 @@ EXPLANATION_STYLE: Final = """<style>
 .alembert .bar { display: block; width: 6rem; height: .8rem }
 .alembert .bar i { display: block; height: 100%; width: var(--share); background: var(--colour) }
 .alembert .bar .against { background: repeating-linear-gradient(45deg, var(--colour) 0 3px, var(--paper) 3px 5px) }
+.alembert .why { margin-top: .6rem; padding-left: .8rem; border-left: 3px solid var(--line); font-size: .92rem }
 .alembert .warning { border-left: 4px solid var(--e); padding-left: .8rem; color: var(--ink) }
 </style>"""
 
@@ -248,10 +263,11 @@ def render_explanation_fragment(explanation: Explanation) -> str:
 def render_explanation_summary(explanation: Explanation) -> str:
     """Return the strongest words, the words around the answer and what that is worth; for pages with EXPLANATION_STYLE."""
     _, _, rest = explanation.summary().partition(f"{explanation.question}: ")
-    head = f"<p><strong>{escape(_capitalise(explanation.question))}</strong> {escape(rest)}.</p>"
+    note = f" {BORDER_NOTE}" if explanation.leans_on_border() else ""
+    head = f"<p><strong>{escape(_capitalise(explanation.question))}</strong> {escape(rest)}.{note}</p>"
     centre = next((word for word in explanation.words if _is_inside(word, explanation.span)), None)
     centre = centre or max(explanation.words, key=lambda word: abs(word.score), default=None)
-    return "\n".join((head, *([_render_near(explanation, centre)] if centre else [])))
+    return f'<div class="why">\n{head}\n{_render_near(explanation, centre) if centre else ""}\n</div>'
 
 
 def _render_near(explanation: Explanation, centre: WordScore) -> str:

@@ -192,7 +192,7 @@ def _explain_worst(
             explained.append(replace(case, why=_explain_case(model, case.question)))
     note = (
         f"{len(asked) - skipped} of the {len(asked)} worst examples are explained, as many as half of the work of the "
-        f"predictions allows; --why {len(asked)} explains all"
+        f"predictions allows; --why {len(asked)} explains all."
     )
     return (*explained, *cases[len(asked) :]), (note,) if skipped else ()
 
@@ -277,6 +277,11 @@ def _confusion_body(report: ErrorReport, confusion: ConfusionMatrix) -> str:
 def _worst(report: ErrorReport) -> Iterator[str]:
     if any(case.marks for case in report.worst):
         yield render_legend({STATE_NAMES[state]: colour for state, colour in _COLOURS.items()})
+    if any(case.why for case in report.worst):
+        yield (
+            "<p>Why: words with a solid line speak for what the model answered, or for not answering what was right; those "
+            "with a dashed line speak against it.</p>"
+        )
     cases = [_render_case(number, case, report.files) for number, case in enumerate(report.worst, 1)]
     yield from cases[:_OPEN_CASES]
     if more := cases[_OPEN_CASES:]:

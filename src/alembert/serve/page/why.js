@@ -67,7 +67,16 @@ const margin = (explanation) => make("p", { className: "dim", textContent: words
 
 /** The words of all texts, the strongest of them, and what the picture is worth. */
 function picture(explanation) {
-  return [...shaded(explanation), strongest(explanation), faithfulness(explanation.faithfulness)];
+  const border = leansOnBorder(explanation) ? [make("p", { className: "note", textContent: words().border_note })] : [];
+  return [...shaded(explanation), strongest(explanation), faithfulness(explanation.faithfulness), ...border];
+}
+
+/** Whether the highest score is that of a word beside the span. */
+export function leansOnBorder({ span: place, words: scored }) {
+  const own = scored.filter(({ part = 0 }) => part === 0);
+  if (!place || own.length === 0) return false;
+  const highest = own.reduce((best, word) => (word.score > best.score ? word : best));
+  return highest === own.findLast(({ end }) => end <= place[0]) || highest === own.find(({ start }) => start >= place[1]);
 }
 
 // -- words
