@@ -36,13 +36,15 @@ export async function relate() {
 /** Draw the table; relations of rejected entities are left out. */
 export function drawRelations() {
   const relations = (state.open?.relations ?? []).filter(({ head, tail }) => [head, tail].every((end) => entityAt(end)?.state !== REJECTED));
-  const rows = relations.map((relation) => make("tr", {},
-    make("td", {}, end(relation.head)), make("td", { textContent: relation.relation }), make("td", {}, end(relation.tail)),
-    make("td", { className: "number", textContent: relation.score === undefined ? "" : `${percent(relation.score)} %` }),
-    make("td", { className: "deciding" }, decide(relation, ACCEPTED, "accept"), decide(relation, REJECTED, "reject"), whyRelation(relation))));
+  const rows = relations.flatMap((relation) => [
+    make("tr", {},
+      make("td", {}, end(relation.head)), make("td", { textContent: relation.relation }), make("td", {}, end(relation.tail)),
+      make("td", { className: "number", textContent: relation.score === undefined ? "" : `${percent(relation.score)} %` })),
+    make("tr", {}, make("td", { className: "deciding", colSpan: 4 }, decide(relation, ACCEPTED, "accept"), decide(relation, REJECTED, "reject"), whyRelation(relation))),
+  ]);
   if (explained !== state.open?.relations) $("relation-why").replaceChildren();
   explained = state.open?.relations;
-  const heads = [words().head, words().relation, words().tail, words().score, words().decide].map((name) => make("th", { scope: "col", textContent: name }));
+  const heads = [words().head, words().relation, words().tail, words().score].map((name) => make("th", { scope: "col", textContent: name }));
   $("relation-table").replaceChildren(rows.length > 0 ? make("table", {}, make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...rows)) : make("p", { className: "dim", textContent: words().no_relations }));
 }
 

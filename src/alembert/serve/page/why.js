@@ -49,7 +49,7 @@ async function explainInto(target, request, name, isGiven) {
     const headline = make("p", { className: "headline", textContent: isGiven ? words().why_answer(name) : words().why_other(name) });
     target.replaceChildren(headline, margin(explanation), ...picture(explanation));
   } catch (problem) {
-    target.replaceChildren();
+    target.replaceChildren(...(problem.status === undefined ? [] : [make("p", { className: "note warning", textContent: problem.message })]));
     report(problem);
   }
 }
