@@ -73,7 +73,7 @@ class Faithfulness:
         return self.comprehensiveness > self.random_comprehensiveness and self.sufficiency < self.random_sufficiency
 
     def verdict(self) -> str:
-        """Say in words whether the picture can be trusted."""
+        """Return in words whether the picture can be trusted."""
         return "better than random words" if self.better_than_random else "no better than random words: do not trust it"
 
     def to_dict(self) -> dict[str, Any]:
@@ -162,7 +162,7 @@ class Explanation:
         """Return lines for people."""
         widest = max((abs(word.score) for word in self.words), default=0) or 1
         lines = [
-            f"{self.question}: margin {self.margin:.2f}, by {self.method}{self._residue_text()}",
+            f"{self.question}: {self.describe_margin()}",
             *(
                 f"{word.score:8.2f}  {_bar(word.score / widest):10}  {word.start}-{word.end}  {word.text}"
                 for word in self.strongest_words(_SHOWN)
@@ -185,8 +185,10 @@ class Explanation:
         after = [word for word in words if word.start >= self.span[1]][:1]
         return max(words, key=lambda word: word.score) in (*before, *after)
 
-    def _residue_text(self) -> str:
-        return "" if self.residue is None else f", residue {self.residue:.2%} after {self.steps} steps"
+    def describe_margin(self) -> str:
+        """Return the margin and how the scores were computed."""
+        residue = "" if self.residue is None else f", residue {self.residue:.2%} after {self.steps} steps"
+        return f"margin {self.margin:.2f}, by {self.method}{residue}"
 
     def faithfulness_lines(self) -> list[str]:
         """Return what the picture is worth, in two sentences."""
