@@ -14,6 +14,7 @@ TEXT = "😀 aspirin 咳嗽 and aspirin, 👩‍⚕️ <b>fever</b> <script>wind
 KNOWN = [("aspirin", "chemical", 0.9), ("fever", "<img src=x onerror=alert(1)>", 0.3), ("aspirin", "chemical", 0.6)]
 ELSEWHERE = [("aspirin", "chemical", 0.8), ("咳嗽", "disease", 0.7)]
 """What the second model knows."""
+TOPIC = {"label": "drug", "probabilities": {"drug": 0.8, "<b>sign": 0.2}, "coverage": {"characters": 1, "tokens": 1}}
 PATIENCE = int(os.environ.get("PATIENCE", "120000"))
 COVERAGE = {"characters": 1, "tokens": 1, "windows": 1}
 EXPLANATION = {
@@ -47,6 +48,8 @@ def answer(self: models.Prediction, examples: Any) -> BatchAnswer:
     """Stand in for the models: two taggers, of which `other` knows other words, and one that relates two entities."""
     if self.key[0] == "relations":
         return BatchAnswer([relate(each["relate"]) for each in examples])
+    if self.key[0] == "topics":
+        return BatchAnswer([{**TOPIC, "text": each["classify"].texts[0]} for each in examples])
     known = ELSEWHERE if self.key[0] == "other" else KNOWN
     texts = [example["tag"].text for example in examples]
     return BatchAnswer(
@@ -135,7 +138,7 @@ def download(page: Any, file: Path) -> Path:
 def explain(route: Any) -> None:
     """Answer /v1/explain: the words of the text, of which the first speaks against the decision."""
     asked = json.loads(route.request.post_data)
-    text = asked["inputs"]
+    text = asked["inputs"]["text"] if isinstance(asked["inputs"], dict) else asked["inputs"]
     words = [(word, text.index(word)) for word in dict.fromkeys(text.split())]
     scored = [
         {"text": word, "start": at, "end": at + len(word), "score": [-1.0, 2.0, 0.5][min(number, 2)]}
@@ -144,7 +147,7 @@ def explain(route: Any) -> None:
     explanation = {
         **EXPLANATION,
         "text": text,
-        "span": asked["span"],
+        "span": asked.get("span"),
         "words": scored,
         "margin": 4.0 - ("edited" in text),
     }

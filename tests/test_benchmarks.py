@@ -17,7 +17,7 @@ rounds, harness, records = load_benchmark("rounds"), load_benchmark("harness"), 
 goals, every = load_benchmark("goals"), load_benchmark("all")
 
 
-@pytest.mark.parametrize("name", ["rounds", "harness", "benchmark_records", "goals", "peaks", "all"])
+@pytest.mark.parametrize("name", ["rounds", "harness", "benchmark_records", "goals", "peaks", "all", "labelling"])
 def test_examples(name: str) -> None:
     assert doctest.testmod(load_benchmark(name)).failed == 0
 

@@ -31,13 +31,17 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def served(exports: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
-    """A server with two taggers and a model that relates entities: its address, and the file of decisions."""
+    """A server with two taggers, a classifier and a model that relates entities: its address, the file of decisions."""
     folder = tmp_path_factory.mktemp("served")
     (folder / "other").symlink_to(exports / "tagger")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(models.Prediction, "compute", answer)
         with started(
-            exports / "tagger", folder / "other", exports / "relations", label=folder / "labels.jsonl"
+            exports / "tagger",
+            folder / "other",
+            exports / "relations",
+            exports / "topics",
+            label=folder / "labels.jsonl",
         ) as server:
             yield server.url, folder / "labels.jsonl"
 

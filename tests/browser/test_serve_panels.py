@@ -6,6 +6,8 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import alembert
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.nn.config import preset
@@ -24,6 +26,13 @@ QUEUE = {
 def press(page: Any, keys: str) -> None:
     for key in keys:
         page.keyboard.press(f"Shift+{key}" if key.isupper() else key)
+
+
+def read_answer(page: Any) -> None:
+    page.fill("#input", "aspirin and fever")
+    page.keyboard.press("Control+Enter")
+    page.wait_for_selector(".answer")
+    page.click("h1")
 
 
 def wait_for_status(page: Any, text: str) -> None:
@@ -73,6 +82,54 @@ def test_without_the_route_there_is_no_button(empty_page: Any) -> None:
     assert empty_page.is_hidden("#tab-why")
 
 
+def test_why_a_text_has_its_class_and_why_not_another_one(empty_page: Any) -> None:
+    with_explanations(empty_page)
+    empty_page.select_option("#model", "topics")
+    read_answer(empty_page)
+    for name, question, label in (
+        ("Why? drug", "Why: drug", "drug"),
+        ("Why not? <b>sign", "Why not: <b>sign", "<b>sign"),
+    ):
+        with empty_page.expect_request("**/v1/explain") as asked:
+            empty_page.get_by_role("button", name=name, exact=True).click()
+        assert json.loads(asked.value.post_data) == {"inputs": "aspirin and fever", "model": "topics", "label": label}
+        empty_page.locator(".explained .headline", has_text=question).wait_for()
+        assert empty_page.locator(".explained .word").all_text_contents() == ["aspirin", "and", "fever"]
+        assert "No better than random words" in empty_page.text_content(".explained")
+
+
+def test_w_asks_why_where_there_are_no_entities(empty_page: Any) -> None:
+    with_explanations(empty_page)
+    empty_page.select_option("#model", "topics")
+    read_answer(empty_page)
+    empty_page.keyboard.press("w")
+    empty_page.locator(".explained .headline", has_text="Why: drug").wait_for()
+
+
+def test_without_the_route_an_answer_has_no_button(empty_page: Any) -> None:
+    empty_page.route("**/openapi.json", lambda route: route.fulfill(json={"paths": {}}))
+    empty_page.reload()
+    empty_page.wait_for_selector("#model option", state="attached")
+    empty_page.select_option("#model", "topics")
+    read_answer(empty_page)
+    assert empty_page.query_selector("button.why") is None
+
+
+def test_why_two_entities_are_related(empty_page: Any) -> None:
+    with_explanations(empty_page)
+    read(empty_page)
+    empty_page.click("#tab-relations")
+    empty_page.click("#relate")
+    with empty_page.expect_request("**/v1/explain") as asked:
+        empty_page.get_by_role("button", name="Why? aspirin → treats <b> → aspirin").click()
+    question = json.loads(asked.value.post_data)
+    assert (question["model"], question["label"]) == ("relations", "treats <b>")
+    assert [TEXT[slice(*each["spans"][0])] for each in question["inputs"]["entities"]] == ["aspirin", "aspirin"]
+    empty_page.locator("#relation-why .headline", has_text="Why: aspirin → treats <b> → aspirin").wait_for()
+    press(empty_page, "ja")
+    assert empty_page.is_visible("#relation-why .word")
+
+
 # -- two models
 
 
@@ -108,8 +165,34 @@ def test_relations_are_arcs_and_a_table(page: Any) -> None:
     page.wait_for_selector(".arcs path", state="attached")
     assert page.evaluate("document.querySelector('.arc-label').dataset.label") == "treats <b>"
     cells = page.evaluate("[...document.querySelectorAll('#relation-table td')].map((cell) => cell.textContent)")
-    assert cells == ["aspirin", "treats <b>", "aspirin", "80 %"]
+    assert cells == ["aspirin", "treats <b>", "aspirin", "80 %", "AcceptRejectWhy?"]
     assert page.evaluate("document.getElementById('text').textContent") == TEXT
+
+
+@pytest.mark.parametrize(("button", "states"), [(None, ["open"]), ("Accept", ["accepted"]), ("Reject", [])])
+def test_relations_are_in_the_files(button: str | None, states: list[str], page: Any, tmp_path: Path) -> None:
+    press(page, "A")
+    page.click("#tab-relations")
+    page.click("#relate")
+    page.wait_for_selector("#relation-table td")
+    if button:
+        page.get_by_role("button", name=f"{button} aspirin → treats <b> → aspirin").click()
+    record = json.loads(download(page, tmp_path / "labels.jsonl").read_text())
+    spans = {each["id"]: TEXT[slice(*each["spans"][0])] for each in record["entities"]}
+    found = [[spans[end] for _, end in each["arguments"]] + [each["label"]] for each in record.get("relations", [])]
+    assert found == [["aspirin", "aspirin", "treats <b>"]] * len(states)
+    assert [dict(each["attributes"])["state"] for each in record.get("relations", [])] == states
+    for name, suffix in {"label-studio": "json", "brat": "zip"}.items():
+        page.select_option("#format", name)
+        file = download(page, tmp_path / f"labels.{suffix}")
+        if name == "brat":
+            with zipfile.ZipFile(file) as archive:
+                content = "".join(archive.read(each).decode() for each in archive.namelist() if each.endswith(".ann"))
+            assert content.count("Arg1:T1 Arg2:T2") == len(states)
+        else:
+            (task,) = json.loads(file.read_text())
+            links = [each for each in task["annotations"][0]["result"] if each["type"] == "relation"]
+            assert [(each["from_id"], each["to_id"]) for each in links] == [("T1", "T2")] * len(states)
 
 
 def test_relations_of_rejected_entities_disappear(page: Any) -> None:

@@ -5,6 +5,9 @@ from typing import Any
 
 import pytest
 
+from alembert import Document, Entity
+from benchmark_modules import load_benchmark
+
 Run = Callable[..., Any]
 
 
@@ -64,6 +67,15 @@ def test_the_interval_covers_the_truth_as_often_as_it_says(empty_page: Any) -> N
     assert 0.93 <= empty_page.evaluate(COVERED) <= 0.99
 
 
+@pytest.mark.parametrize("scores", [[], [0.5], [1.0, 1.0], [0.9, 0.2, 0.55], [0.5] * 7 + [0.999]])
+def test_the_simulation_of_labelling_has_the_same_usefulness(scores: list[float], run: Run) -> None:
+    entities = tuple(
+        Entity(str(at), "x", ((at, at + 1),), attributes=(("score", str(score)),)) for at, score in enumerate(scores)
+    )
+    simulated = load_benchmark("labelling").usefulness(Document("1", "text " * 9, entities=entities))
+    assert run("queue", "usefulness", {"proposed": [{"score": score} for score in scores]}) == pytest.approx(simulated)
+
+
 def test_files_are_cut_into_texts(run: Run) -> None:
     lines = '"一"\n{"id": "b", "text": "😀"}\n\n{"text": 3}\nnull\n'
     read = run("queue", "readTexts", "a.jsonl", lines, False)
@@ -108,3 +120,12 @@ def test_blocks_are_the_whole_text_and_cut_no_entity(text: str, run: Run) -> Non
 )
 def test_a_span_is_found_again_in_an_edited_text(after: str, moved: list[int] | None, run: Run) -> None:
     assert run("why", "moveSpan", "the drug 😀 works", after, [4, 10]) == moved
+
+
+@pytest.mark.parametrize(
+    ("scores", "leans"),
+    [((1, 3, 2, 1), True), ((1, 1, 2, 3), True), ((3, 1, 2, 1), False), ((1, 2, 3, 2), False), ((1, 1, 2, -3), False)],
+)
+def test_a_word_beside_the_answer_is_called_so(scores: tuple[float, ...], leans: bool, run: Run) -> None:
+    words = [{"start": 3 * at, "end": 3 * at + 2, "score": score} for at, score in enumerate(scores)]
+    assert run("why", "leansOnBorder", {"span": [6, 8], "words": words}) is leans

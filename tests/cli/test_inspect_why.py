@@ -54,6 +54,18 @@ def test_a_page_replaces_the_lines(show: Show, tmp_path: Path) -> None:
     assert show("bio-fast", TEXT, "--out", tmp_path / "why.html") == ""
 
 
+@pytest.mark.parametrize("suffix", ["svg", "png"])
+def test_a_picture_says_what_it_is_worth(suffix: str, show: Show, tmp_path: Path) -> None:
+    picture = tmp_path / f"why.{suffix}"
+    show("bio-fast", TEXT, "--span", "14:29", "--out", picture)
+    content = picture.read_bytes()
+    if suffix == "png":
+        assert content.startswith(b"\x89PNG")
+    else:
+        text = content.decode()
+        assert all(part in text for part in ("type 2 diabetes", ">diabetes</text>", "comprehensiveness", "margin"))
+
+
 @pytest.mark.parametrize("span", ["9", "9:8", "a:b", "1:2:3"])
 def test_a_span_has_two_ends(span: str) -> None:
     with pytest.raises(BadSetting, match="expected START:END"):

@@ -1,6 +1,7 @@
 """Explanations: a word that causes a label comes first, features count, and what is unfaithful is called so."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import alembert
 from alembert.errors import BadInput, BadSetting, UserError
 from alembert.files import checkpoint as checkpoints
 from alembert.infer.explain.explain import explain_decision
-from alembert.infer.explain.result import Explanation, Faithfulness, WordScore
+from alembert.infer.explain.result import Explanation, Faithfulness, WordScore, render_explanation_summary
 from alembert.infer.task_model import TaskModel
 from alembert.tasks.runtime.torch import collate_rows
 from alembert.tasks.settings import LossSettings
@@ -107,6 +108,12 @@ def test_letter_case_counts(tagger: alembert.Predictor, method: Any) -> None:
     assert found.features[0].score > 0
 
 
+def test_what_has_no_letter_case_has_no_such_feature(tagger: alembert.Predictor) -> None:
+    found = tagger.explain("ab CD - 12, 咳 ef.", span=(3, 5), method="occlusion")
+    assert [word.text for word in found.words] == ["ab", "CD", "-", "12", ",", "咳", "ef", "."]
+    assert sorted(each.name[-2:] for each in found.features) == ["CD", "ab", "ef"]
+
+
 def test_what_is_no_entity_is_asked_why_not(tagger: alembert.Predictor) -> None:
     found = tagger.explain("ab CD ef gh", span=(6, 8))
     assert found.question == 'why 6:8 "ef" is not gene'
@@ -180,6 +187,18 @@ def test_a_picture_that_is_no_better_than_chance_says_so(value: float, warned: b
     found, sentence = made(value), "no better than a random order"
     assert (sentence in "\n".join(found.to_lines())) is warned
     assert (sentence in found.to_html()) is warned
+
+
+@pytest.mark.parametrize(
+    ("scores", "leans"),
+    [((1, 3, 2, 1), True), ((1, 1, 2, 3), True), ((3, 1, 2, 1), False), ((1, 2, 3, 2), False), ((1, 1, 2, -3), False)],
+)
+def test_a_word_beside_the_answer_is_called_so(scores: tuple[float, ...], leans: bool) -> None:
+    words = tuple(WordScore("ab", 3 * n, 3 * n + 2, score) for n, score in enumerate(scores))
+    found = replace(made(2.0), texts=("ab ab ab ab",), words=words, span=(6, 8))
+    assert found.leans_on_border() is leans
+    assert any("beside the answer" in line for line in found.to_lines()) is leans
+    assert ("beside the answer" in render_explanation_summary(found)) is leans
 
 
 def test_scores_that_do_not_add_up_are_pointed_out() -> None:

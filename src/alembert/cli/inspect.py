@@ -83,6 +83,14 @@ def errors(
     text: TextColumn = None,
     label: LabelColumn = None,
     top: Annotated[int, typer.Option(min=0, help="Examples to show, the worst first.")] = 20,
+    why: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="Worst examples to explain by occlusion; 0: none. Default: as many as half the work of predicting allows.",
+        ),
+    ] = None,
     html: Annotated[Path | None, output_option(metavar="FILE", help="Also write an HTML page.")] = None,
     as_json: AsJson = False,
     assignments: Annotated[list[str] | None, assignments_option(ReadTable())] = None,
@@ -91,7 +99,7 @@ def errors(
     check_page(html)
     options = read_options(read_layers(None, assignments, {}), text, label)
     opened = TaskModel.open(find_model(model), task=task)
-    report = find(opened, fetch_to_temporary_folder(files), options, part=part, top=top)
+    report = find(opened, fetch_to_temporary_folder(files), options, part=part, top=top, explain=why)
     if html is not None:
         write_page(html, render_errors_page(report))
     if as_json:
@@ -125,6 +133,8 @@ def _print_case(console: Console, number: int, case: ErrorCase) -> None:
     console.print(_format_marked(case.texts[0], case.marks), soft_wrap=True)
     for text in case.texts[1:]:
         console.print(_escape_lines(text[:MAX_WHOLE_CHARACTERS]), soft_wrap=True)
+    if case.why is not None:
+        console.print(escape_controls(case.why.summary()), soft_wrap=True)
 
 
 def _format_marked(text: str, marks: tuple[EntityMark, ...]) -> Text:

@@ -17,12 +17,10 @@ from alembert.cli.options import (
     OneTask,
     PictureFile,
     TaskName,
-    check_page,
     check_picture,
     data_option,
     find_model,
     output_option,
-    write_page,
     write_picture,
 )
 from alembert.corpus.fetch import fetch_to_temporary_folder
@@ -47,6 +45,7 @@ from alembert.inspect.attention_page import (
     render_attention_page,
 )
 from alembert.inspect.neighbours_page import KINDS, build_map_chart, list_neighbours, render_neighbours_page
+from alembert.inspect.row_charts import build_explanation_chart
 from alembert.inspect.tables import Table
 from alembert.terminal import ProgressBar, escape_controls, note, print_json, read_stdin
 
@@ -220,17 +219,21 @@ def why(
         str | None, typer.Option(metavar="MODEL", help="Explain the same answer of a second model beside it.")
     ] = None,
     task: OneTask = None,
-    out: Annotated[Path | None, output_option(metavar="FILE", help="Write an HTML page.")] = None,
+    out: PictureFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Show which words made a decision of a model, and how faithful that picture is."""
-    check_page(out)
+    check_picture(out)
     place, given = parse_span(span), read_stdin().strip("\n") if text == "-" else text
     explanations = [_explain(model, given, place, label, method, task)]
     if against is not None:
         explanations.append(_explain_same(explanations[0], against, given, method, task))
     if out is not None:
-        write_page(out, render_explanations(explanations))
+        write_picture(
+            out,
+            lambda: render_explanations(explanations),
+            lambda: [build_explanation_chart(each) for each in explanations],
+        )
     if as_json:
         first, *others = ({"model": each.model, "explanation": each.record()} for each in explanations)
         print_json({**first, "against": others[0]} if others else first)

@@ -1,4 +1,4 @@
-"""Charts of named rows: estimates with their intervals, and counts as stacked bars.
+"""Charts of named rows: estimates with their intervals, counts as stacked bars, and the scores of an explanation.
 
 In: names and numbers, or a `Table` that says which of its columns are drawn. Out: charts whose rows stand one below the
 other, so that long names have room on a phone too.
@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from textwrap import wrap
 from typing import Final
 
 from alembert.charts import (
@@ -25,6 +26,7 @@ from alembert.charts import (
     render_figure,
 )
 from alembert.html import colour_name, render_beside, render_legend
+from alembert.infer.explain.result import Explanation
 from alembert.inspect.tables import Cell, Table
 
 _NAME_WIDTH, _RIGHT = 170, WIDTH - 90
@@ -122,6 +124,36 @@ def build_stack_chart(title: str, names: Sequence[str], series: Mapping[str, Seq
             done += values[row]
         marks.append(TextMark((_x_position(total, 0.0, high) + 6, y + pitch / 2 + 4), f"{total:,.0f}", colour="ink"))
     return Chart(title, tuple(marks), height)
+
+
+_CHART_WORDS: Final = 12
+"""Of an explanation, the strongest."""
+_LINE_LETTERS: Final = 90
+
+
+def build_explanation_chart(explanation: Explanation) -> Chart:
+    """Draw the scores of the strongest words as bars to both sides, between what is asked and what the picture is worth."""
+    words = explanation.strongest_words(_CHART_WORDS)
+    head = wrap(f"{explanation.model}: {explanation.question}; {explanation.describe_margin()}", _LINE_LETTERS)
+    foot = [
+        line
+        for sentence in (*explanation.faithfulness_lines(), *explanation.warnings())
+        for line in wrap(sentence, _LINE_LETTERS)
+    ]
+    ends = [0.0, *(word.score for word in words)]
+    low, high = min(ends), max(*ends, min(ends) + 1e-9)
+    top, pitch = 18.0 * len(head) + _GAP, 26
+    marks: list[PlotMark] = [TextMark((8, 18 * (n + 1)), line, colour="ink") for n, line in enumerate(head)]
+    for number, word in enumerate(words):
+        y, sides = top + pitch * number, sorted((_x_position(0.0, low, high), _x_position(word.score, low, high)))
+        colour, tooltip = colour_name(0 if word.score > 0 else 4), f"{word.text}: {word.score:+.2f}"
+        marks.append(_name_mark(word.text, y + pitch / 2))
+        marks.append(BarMark((sides[0], y + 5), sides[1] - sides[0], pitch - 10, colour, tooltip))
+        marks.append(TextMark((sides[1] + 6, y + pitch / 2 + 4), f"{word.score:+.2f}", colour="ink"))
+    bottom = top + pitch * len(words)
+    marks.append(LineMark([(_x_position(0.0, low, high), top), (_x_position(0.0, low, high), bottom)]))
+    marks += [TextMark((8, bottom + 18 * (n + 1)), line) for n, line in enumerate(foot)]
+    return Chart(explanation.question, tuple(marks), bottom + 18 * len(foot) + _GAP)
 
 
 def _name_mark(name: str, y: float) -> TextMark:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from alembert.errors import BadSetting
 from alembert.html import EntityMark, split_runs
+from alembert.infer.task_model import TaskModel
 from alembert.inspect.errors import ErrorReport, find_errors, render_errors_page
 from alembert.inspect.errors.entity_matches import match_entities
 from alembert.inspect.errors.tag import WindowAlignment
@@ -21,6 +23,7 @@ from alembert.tasks.metrics import spans
 from alembert.tasks.tag.data import TagExample
 from page_checks import check_page
 from scripted_models import answer, classifier, tagger, write_labelled, write_tagged
+from small_checkpoints import fine_tuned
 
 ENTITIES = st.lists(
     st.tuples(st.integers(0, 12), st.integers(1, 5), st.sampled_from("ab")).map(
@@ -262,3 +265,53 @@ def test_a_task_without_an_atlas_is_a_sentence(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(type(model.task), "name", "sing")
     with pytest.raises(BadSetting, match="no error atlas for the task sing"):
         find_errors(model, [tmp_path])
+
+
+# -- why
+
+
+EXPLAINED = ("tag, crf", "tag, span", "classify", "classify, several", "answer", "answer, label", "choose", "relate")
+
+
+@pytest.mark.parametrize("case", [*EXPLAINED, "relate, documents"])
+def test_the_worst_examples_say_why(case: str, tmp_path: Path) -> None:
+    fine_tuned(case, tmp_path / "model", tmp_path / "examples.jsonl")
+    report = find_errors(TaskModel.open(tmp_path / "model"), [tmp_path / "examples.jsonl"], explain=2)
+    assert [each.why is not None for each in report.worst[:3]] == [True, True, False][: len(report.worst)]
+    for each in report.worst[:2]:
+        assert each.why is not None
+        assert each.why.method == "occlusion"
+        assert each.to_dict()["why"]["question"] == each.why.question
+        assert each.why.label in each.problem or report.task == "tag"
+    check_page(page := render_errors_page(report))
+    assert all(f"{escape(each.why.question[1:])}?" in page for each in report.worst if each.why)
+
+
+def test_a_tagger_is_asked_about_the_wrong_guess_that_it_is_surest_of(tmp_path: Path) -> None:
+    fine_tuned("tag, crf", tmp_path / "model", tmp_path / "examples.jsonl")
+    report = find_errors(TaskModel.open(tmp_path / "model"), [tmp_path / "examples.jsonl"], explain=1)
+    worst = report.worst[0]
+    wrong = [mark for mark in worst.marks if mark.kind != "right" and mark.side == "guess"]
+    surest = max(wrong, key=lambda mark: mark.score or 0)
+    assert worst.why is not None
+    assert (worst.why.span, worst.why.label) == ((surest.start, surest.end), surest.label)
+
+
+def test_explanations_cost_no_more_than_half_of_the_predictions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fine_tuned("tag, crf", tmp_path / "model", tmp_path / "examples.jsonl")
+    model = TaskModel.open(tmp_path / "model")
+    costs = iter([1500, 1000, 9000, 200, *[9000] * 30])
+    monkeypatch.setattr("alembert.inspect.errors.estimate_tokens", lambda *_: next(costs))
+    monkeypatch.setattr("alembert.inspect.errors._SMALL_BUDGET", 1000)
+    report = find_errors(model, [tmp_path / "examples.jsonl"], explain=None)
+    assert 2500 <= report.coverage.tokens / 2 < 2700
+    assert [each.why is not None for each in report.worst[:5]] == [True, True, False, False, False]
+    assert report.notes[-1].startswith(f"2 of the {len(report.worst)} worst examples are explained")
+
+
+def test_nothing_is_explained_unless_it_is_asked_for(tmp_path: Path) -> None:
+    fine_tuned("tag, crf", tmp_path / "model", tmp_path / "examples.jsonl")
+    report = find_errors(TaskModel.open(tmp_path / "model"), [tmp_path / "examples.jsonl"])
+    assert not any(each.why for each in report.worst)

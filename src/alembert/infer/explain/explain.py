@@ -77,6 +77,13 @@ def explain_decision(
     )
 
 
+def estimate_tokens(part: ModelTask, engine: TaskEngine, example: Example) -> int:
+    """Estimate what an explanation computes: the example once, and its longest row once for each of its tokens."""
+    (encoded,) = part.task.encode([example], engine.tokenizer, engine.max_tokens)
+    longest = max((row.length for row in encoded.rows), default=0)
+    return encoded.tokens + longest * (longest + count_evaluations(has_attention=True))
+
+
 def choose_model_task(models: Sequence[TaskModel], name: str | None) -> tuple[TaskModel, ModelTask]:
     """Return the task of a name, or the only one, with its model."""
     parts = [(model, part) for model in models for part in model.tasks.values() if name in (None, part.name)]

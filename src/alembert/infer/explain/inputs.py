@@ -116,9 +116,13 @@ class DecisionInputs:
 
     @cached_property
     def features(self) -> list[InputUnit]:
-        """The letter case of each word, and each match of a lexicon."""
+        """The letter case of each word that has letters with a case, and each match of a lexicon."""
         case = tuple(number for number, name in enumerate(self.feature_names) if name.startswith(_CASE))
-        cased = [replace(word, kind="feature", name=f"letter case of {word.name}", columns=case) for word in self.words]
+        cased = [
+            replace(word, kind="feature", name=f"letter case of {word.name}", columns=case)
+            for word in self.words
+            if word.name.lower() != word.name.upper()
+        ]
         return [*(cased if case else ()), *self._matches()]
 
     def _matches(self) -> Iterator[InputUnit]:

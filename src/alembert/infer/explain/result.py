@@ -20,6 +20,9 @@ from alembert.text.sentences import Span
 Method = Literal["gradients", "occlusion"]
 MAX_RESIDUE: Final = 0.01
 DEFAULT_NOTE: Final = "No span or label was given, so this is the answer that the model is least sure of."
+BORDER_NOTE: Final = (
+    "The highest score is that of a word beside the answer: it may say where the answer ends, not what it is."
+)
 _SHOWN: Final = 10
 """Words, and features, that are printed."""
 _LEAST_SHARE: Final = 0.03
@@ -68,6 +71,10 @@ class Faithfulness:
     def better_than_random(self) -> bool:
         """Whether the order is better than random ones by both measures."""
         return self.comprehensiveness > self.random_comprehensiveness and self.sufficiency < self.random_sufficiency
+
+    def verdict(self) -> str:
+        """Return in words whether the picture can be trusted."""
+        return "better than random words" if self.better_than_random else "no better than random words: do not trust it"
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -144,6 +151,8 @@ class Explanation:
             )
         if not faithful.better_than_random:
             notes.append("This picture is no better than a random order of the words: do not trust it.")
+        if self.leans_on_border():
+            notes.append(BORDER_NOTE)
         attention = faithful.attention_comprehensiveness
         if attention is not None and attention > faithful.comprehensiveness:
             notes.append("The words with the highest attention matter more than those with the highest scores.")
@@ -153,7 +162,7 @@ class Explanation:
         """Return lines for people."""
         widest = max((abs(word.score) for word in self.words), default=0) or 1
         lines = [
-            f"{self.question}: margin {self.margin:.2f}, by {self.method}{self._residue_text()}",
+            f"{self.question}: {self.describe_margin()}",
             *(
                 f"{word.score:8.2f}  {_bar(word.score / widest):10}  {word.start}-{word.end}  {word.text}"
                 for word in self.strongest_words(_SHOWN)
@@ -162,8 +171,24 @@ class Explanation:
         lines += [f"{each.score:8.2f}  {'':10}  of which {each.name}" for each in self.strongest_features(_SHOWN)]
         return [*lines, *self.faithfulness_lines(), *self.warnings(), *([DEFAULT_NOTE] if self.is_default else [])]
 
-    def _residue_text(self) -> str:
-        return "" if self.residue is None else f", residue {self.residue:.2%} after {self.steps} steps"
+    def summary(self) -> str:
+        """Return the strongest words in one line, and what that is worth."""
+        named = ", ".join(f'"{word.text}" {word.score:+.2f}' for word in self.strongest_words(_SUMMARY_WORDS))
+        return f"{self.question}: margin {self.margin:.2f}; {named}; {self.faithfulness.verdict()}"
+
+    def leans_on_border(self) -> bool:
+        """Whether the highest score is that of a word beside the span."""
+        words = [word for word in self.words if word.part == 0]
+        if self.span is None or not words:
+            return False
+        before = [word for word in words if word.end <= self.span[0]][-1:]
+        after = [word for word in words if word.start >= self.span[1]][:1]
+        return max(words, key=lambda word: word.score) in (*before, *after)
+
+    def describe_margin(self) -> str:
+        """Return the margin and how the scores were computed."""
+        residue = "" if self.residue is None else f", residue {self.residue:.2%} after {self.steps} steps"
+        return f"margin {self.margin:.2f}, by {self.method}{residue}"
 
     def faithfulness_lines(self) -> list[str]:
         """Return what the picture is worth, in two sentences."""
@@ -207,7 +232,9 @@ def _bar(share: float) -> str:
 _MARGIN_CHARACTERS: Final = 200
 """Text that is shown before the first word and after the last one."""
 _MAX_ROWS: Final = 12
-_STYLE: Final = """<style>
+_SUMMARY_WORDS, _NEAR_WORDS = 5, 30
+"""Words of a summary: the strongest, which are named with their scores, and those around the answer that are shown."""
+EXPLANATION_STYLE: Final = """<style>
 .alembert .for, .alembert .against { border-radius: .2em; padding: .05em .1em; color: var(--ink);
   background: color-mix(in srgb, var(--colour) var(--share), var(--paper)); border-bottom: 2px solid var(--colour) }
 .alembert .for { --colour: var(--a) } .alembert .against { --colour: var(--e); border-bottom-style: dashed }
@@ -215,6 +242,7 @@ _STYLE: Final = """<style>
 .alembert .bar { display: block; width: 6rem; height: .8rem }
 .alembert .bar i { display: block; height: 100%; width: var(--share); background: var(--colour) }
 .alembert .bar .against { background: repeating-linear-gradient(45deg, var(--colour) 0 3px, var(--paper) 3px 5px) }
+.alembert .why { margin-top: .6rem; padding-left: .8rem; border-left: 3px solid var(--line); font-size: .92rem }
 .alembert .warning { border-left: 4px solid var(--e); padding-left: .8rem; color: var(--ink) }
 </style>"""
 
@@ -224,12 +252,35 @@ def render_explanations(explanations: Sequence[Explanation]) -> str:
     first = explanations[0]
     parts = (f"<h2>{escape(each.model)}</h2>\n{_render(each)}" for each in explanations)
     body = render_columns(parts) if len(explanations) > 1 else next(parts)
-    return render_page(f"{first.question} - alembert", _capitalise(first.question), _STYLE + body + _render_help(first))
+    return render_page(
+        f"{first.question} - alembert", _capitalise(first.question), EXPLANATION_STYLE + body + _render_help(first)
+    )
 
 
 def render_explanation_fragment(explanation: Explanation) -> str:
     """Return an explanation for a notebook."""
-    return render_fragment(f"{_STYLE}<p>{escape(explanation.question)}</p>{_render(explanation)}")
+    return render_fragment(f"{EXPLANATION_STYLE}<p>{escape(explanation.question)}</p>{_render(explanation)}")
+
+
+def render_explanation_summary(explanation: Explanation) -> str:
+    """Return the strongest words, the words around the answer and what that is worth; for pages with EXPLANATION_STYLE."""
+    _, _, rest = explanation.summary().partition(f"{explanation.question}: ")
+    note = f" {BORDER_NOTE}" if explanation.leans_on_border() else ""
+    head = f"<p><strong>{escape(_capitalise(explanation.question))}</strong> {escape(rest)}.{note}</p>"
+    centre = next((word for word in explanation.words if _is_inside(word, explanation.span)), None)
+    centre = centre or max(explanation.words, key=lambda word: abs(word.score), default=None)
+    return f'<div class="why">\n{head}\n{_render_near(explanation, centre) if centre else ""}\n</div>'
+
+
+def _render_near(explanation: Explanation, centre: WordScore) -> str:
+    words = [word for word in explanation.words if word.part == centre.part]
+    at = words.index(centre)
+    near = words[max(0, at - _NEAR_WORDS) : at + _NEAR_WORDS]
+    return render_text(Html("".join(_render_words(explanation.texts[centre.part], near, explanation, margin=0))))
+
+
+def _is_inside(word: WordScore, span: Span | None) -> bool:
+    return span is not None and word.start < span[1] and span[0] < word.end
 
 
 def _capitalise(sentence: str) -> str:
@@ -263,15 +314,16 @@ def _render_texts(explanation: Explanation) -> Iterator[str]:
             yield render_text(Html("".join(_render_words(text, words, explanation))))
 
 
-def _render_words(text: str, words: Sequence[WordScore], explanation: Explanation) -> Iterator[str]:
-    start = max(0, words[0].start - _MARGIN_CHARACTERS)
-    end = min(len(text), words[-1].end + _MARGIN_CHARACTERS)
+def _render_words(
+    text: str, words: Sequence[WordScore], explanation: Explanation, margin: int = _MARGIN_CHARACTERS
+) -> Iterator[str]:
+    start = max(0, words[0].start - margin)
+    end = min(len(text), words[-1].end + margin)
     yield "… " if start else ""
-    at, highest, span = start, _highest(explanation), explanation.span
+    at, highest = start, _highest(explanation)
     for word in words:
         yield escape(text[at : word.start])
-        inside = span is not None and word.start < span[1] and span[0] < word.end
-        yield _render_word(word, highest, inside)
+        yield _render_word(word, highest, _is_inside(word, explanation.span))
         at = word.end
     yield escape(text[at:end]) + (" …" if end < len(text) else "")
 

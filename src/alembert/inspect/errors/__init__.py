@@ -2,20 +2,21 @@
 
 In: a model and labelled files. Out: tables, and examples with what is right and what was guessed marked in them, for the
 terminal, a page or JSON. Each task has an analysis of its own, in the module of its name. This is the one place, beside
-predictions, where text of the user is shown.
+predictions, where text of the user is shown. For the worst examples the words that made the error are found by occlusion,
+as far as that costs no more than half of what the predictions cost, unless more is asked for.
 """
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from alembert.corpus.readers.contract import ReadOptions, SetAside
-from alembert.errors import BadSetting
+from alembert.errors import BadSetting, UserError
 from alembert.html import (
     EntityMark,
     Html,
@@ -28,6 +29,8 @@ from alembert.html import (
     render_tiles,
 )
 from alembert.infer.evaluate import ConfusionMatrix
+from alembert.infer.explain.explain import estimate_tokens, explain_decision
+from alembert.infer.explain.result import EXPLANATION_STYLE, Explanation, render_explanation_summary
 from alembert.infer.scoring import read_gold
 from alembert.inspect.row_charts import render_drawn_table
 from alembert.inspect.tables import (
@@ -39,10 +42,26 @@ from alembert.inspect.tables import (
     short_name,
     shorten_paths,
 )
-from alembert.tasks.example import Coverage
+from alembert.tasks.example import Coverage, Example
+from alembert.text.sentences import Span
 
 if TYPE_CHECKING:
     from alembert.infer.task_model import TaskModel
+
+
+MAX_EXPLAINED: Final = 20
+"""Examples that are explained at most if no number is given."""
+_SMALL_BUDGET: Final = 10_000
+"""Tokens that may be computed for explanations of few examples, which cost less than to start the program."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErrorQuestion:
+    """What is asked to learn why an example went wrong."""
+
+    example: Example
+    span: Span | None = None
+    label: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,11 +75,16 @@ class ErrorCase:
     texts: tuple[str, ...]
     marks: tuple[EntityMark, ...] = ()
     """Entities in the first text."""
+    question: ErrorQuestion | None = None
+    why: Explanation | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values; marks with their text."""
         marks = [{**asdict(mark), "text": self.texts[0][mark.start : mark.end]} for mark in self.marks]
-        return {"id": self.id, "where": self.where, "told": self.problem, "texts": self.texts, "marks": marks}
+        why = None if self.why is None else self.why.record()
+        return {
+            "id": self.id, "where": self.where, "told": self.problem, "texts": self.texts, "marks": marks, "why": why
+        }  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,13 +147,18 @@ def find_errors(
     *,
     part: str | None = None,
     top: int = 20,
+    explain: int | None = 0,
 ) -> ErrorReport:
-    """Find and sort the errors of a model on labelled files."""
+    """Find and sort the errors of a model on labelled files.
+
+    `explain` is the number of worst examples to explain; none: as many as half the work of the predictions allows.
+    """
     analyse = _load_analysis(model.task.name)
     reading = read_gold(model, [Path(path) for path in files], options or ReadOptions(), part)
     predictions = model.predict(reading.examples)
     analysis = analyse(model, reading.examples, predictions)
     scores = model.task.score(reading.examples, predictions)
+    worst, explained = _explain_worst(model, analysis.cases[:top], explain, scores.coverage.tokens)
     return ErrorReport(
         model=str(model.folder),
         task=model.task.name,
@@ -139,11 +168,50 @@ def find_errors(
         totals=analysis.totals,
         tables=analysis.tables,
         confusion=analysis.confusion,
-        worst=analysis.cases[:top],
-        notes=(*analysis.notes, *scores.notes),
+        worst=worst,
+        notes=(*analysis.notes, *scores.notes, *explained),
         coverage=scores.coverage,
         set_aside=reading.set_aside,
     )
+
+
+def _explain_worst(
+    model: TaskModel, cases: Sequence[ErrorCase], count: int | None, tokens: int
+) -> tuple[tuple[ErrorCase, ...], tuple[str, ...]]:
+    """Explain the worst cases, and say if half the work of the predictions (`tokens`) was too little for all."""
+    left = float("inf") if count is not None else max(tokens / 2, _SMALL_BUDGET)
+    asked = cases[: MAX_EXPLAINED if count is None else count]
+    explained, skipped = [], 0
+    for case in asked:
+        cost = 0 if case.question is None else estimate_tokens(model.only, model.engine, case.question.example)
+        if cost > left:
+            skipped += 1
+            explained.append(case)
+        else:
+            left -= cost
+            explained.append(replace(case, why=_explain_case(model, case.question)))
+    note = (
+        f"{len(asked) - skipped} of the {len(asked)} worst examples are explained, as many as half of the work of the "
+        f"predictions allows; --why {len(asked)} explains all."
+    )
+    return (*explained, *cases[len(asked) :]), (note,) if skipped else ()
+
+
+def _explain_case(model: TaskModel, question: ErrorQuestion | None) -> Explanation | None:
+    """Explain an error; none: its task, or this answer, has none to compare with."""
+    if question is None:
+        return None
+    try:
+        return explain_decision(
+            model.only,
+            model.engine,
+            question.example,
+            span=question.span,
+            label=question.label,
+            method="occlusion",
+        )
+    except UserError:
+        return None
 
 
 def _load_analysis(task: str) -> Callable[[TaskModel, Sequence[Any], Sequence[Any]], ErrorAnalysis]:
@@ -175,6 +243,7 @@ _OPEN_CASES: Final = 5
 def render_errors_page(report: ErrorReport) -> str:
     title = f"Errors of {short_name(report.model)}"
     lead = [
+        EXPLANATION_STYLE if any(case.why for case in report.worst) else "",
         f"<p>{escape(describe_source(report.model, report.task, report.files))}</p>",
         render_tiles({"examples": f"{report.examples:,}"} | {name: f"{n:,}" for name, n in report.totals.items()}),
         *(f"<p>{escape(line)}</p>" for line in (_summary_sentence(report), *report.notes)),
@@ -208,6 +277,11 @@ def _confusion_body(report: ErrorReport, confusion: ConfusionMatrix) -> str:
 def _worst(report: ErrorReport) -> Iterator[str]:
     if any(case.marks for case in report.worst):
         yield render_legend({STATE_NAMES[state]: colour for state, colour in _COLOURS.items()})
+    if any(case.why for case in report.worst):
+        yield (
+            "<p>Why: words with a solid line speak for what the model answered, or for not answering what was right; those "
+            "with a dashed line speak against it.</p>"
+        )
     cases = [_render_case(number, case, report.files) for number, case in enumerate(report.worst, 1)]
     yield from cases[:_OPEN_CASES]
     if more := cases[_OPEN_CASES:]:
@@ -230,4 +304,5 @@ def _render_case(number: int, case: ErrorCase, files: Sequence[str]) -> str:
     texts += [Html(escape(text[:MAX_WHOLE_CHARACTERS])) for text in others]
     where = escape(shorten_paths(case.where or case.id, files))
     body = "\n".join(map(render_text, texts))
-    return f"<article>\n<h3>{number}. {where}</h3>\n<p>{escape(case.problem)}</p>\n{body}\n</article>"
+    why = "" if case.why is None else f"\n{render_explanation_summary(case.why)}"
+    return f"<article>\n<h3>{number}. {where}</h3>\n<p>{escape(case.problem)}</p>\n{body}{why}\n</article>"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from alembert.html import EntityMark
-from alembert.inspect.errors import ErrorAnalysis, ErrorCase, classify
+from alembert.inspect.errors import ErrorAnalysis, ErrorCase, ErrorQuestion, classify
 from alembert.inspect.tables import Table
 from alembert.tasks.answer.data import AnswerExample
 from alembert.tasks.answer.scores import SpanAnswerPrediction
@@ -52,7 +52,10 @@ def analyse_errors(model: TaskModel, examples: Sequence[AnswerExample], predicti
     """Sort the errors of a model that answers questions."""
     task: Any = model.task
     if isinstance(task, LabelAnswerTask):
-        return classify.analyse_errors(model.with_task(task.inner), to_classify_examples(examples), predictions)
+        questions = [ErrorQuestion(example=example) for example in examples]
+        return classify.analyse_errors(
+            model.with_task(task.inner), to_classify_examples(examples), predictions, questions
+        )
     answers = [
         _ScoredAnswer(example, guess, *task.script.best(example.gold_texts, guess.text))
         for example, guess in zip(examples, predictions, strict=True)
@@ -117,6 +120,7 @@ def _case(answer: _ScoredAnswer) -> ErrorCase:
         problem=problem,
         texts=(example.passage, example.question),
         marks=tuple(_marks(answer)),
+        question=ErrorQuestion(example=example),
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from alembert.inspect.errors import ErrorAnalysis, ErrorCase
+from alembert.inspect.errors import ErrorAnalysis, ErrorCase, ErrorQuestion
 from alembert.inspect.tables import Table
 from alembert.tasks.choose.data import ChooseExample, ChoosePrediction
 
@@ -92,4 +92,5 @@ def _case(choice: _ScoredChoice) -> ErrorCase:
     problem = f"right: {choice.gold + 1}; guessed: {guess.choice + 1} ({guess.score:.2f})"
     choices = (f"{number}. {text}" for number, text in enumerate(example.choices, start=1))
     texts = (*example.texts[: 1 + example.has_passage], *choices)
-    return ErrorCase(id=example.id, where=example.where, problem=problem, texts=texts)
+    question = ErrorQuestion(example=example)
+    return ErrorCase(id=example.id, where=example.where, problem=problem, texts=texts, question=question)

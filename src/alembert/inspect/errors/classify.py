@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from alembert.corpus.examples.labelled import LabelValue
 from alembert.infer.evaluate import ConfusionMatrix
-from alembert.inspect.errors import ErrorAnalysis, ErrorCase
+from alembert.inspect.errors import ErrorAnalysis, ErrorCase, ErrorQuestion
 from alembert.inspect.tables import SCORE_HEADER, SCORE_SHARES, Grouping, Table, score_cells
-from alembert.tasks.classify.data import ClassifyExample, convert_label
+from alembert.tasks.classify.data import ClassifyExample, convert_label, find_sentence_spans
 from alembert.tasks.classify.scores import ClassifyAnswer, ClassifyPrediction
 from alembert.tasks.metrics import Tally
 
@@ -40,6 +40,8 @@ class _ScoredPrediction:
     gold: LabelValue
     prediction: ClassifyAnswer
     windows: int
+    question: ErrorQuestion
+    """What is asked if it is wrong, without the label."""
 
     @property
     def right_labels(self) -> frozenset[str]:
@@ -67,11 +69,19 @@ class _ScoredPrediction:
 
 
 def analyse_errors(
-    model: TaskModel, examples: Sequence[ClassifyExample], predictions: Sequence[ClassifyPrediction]
+    model: TaskModel,
+    examples: Sequence[ClassifyExample],
+    predictions: Sequence[ClassifyPrediction],
+    questions: Sequence[ErrorQuestion] | None = None,
 ) -> ErrorAnalysis:
-    """Sort the errors of a classifier."""
+    """Sort the errors of a classifier; `questions` are those of examples that stand for examples of another task."""
     task: Any = model.task
-    scored = [answer for pair in zip(examples, predictions, strict=True) for answer in _answers(*pair, kind=task.kind)]
+    asked = questions or [ErrorQuestion(example=example) for example in examples]
+    scored = [
+        answer
+        for example, prediction, question in zip(examples, predictions, asked, strict=True)
+        for answer in _answers(example, prediction, question, kind=task.kind)
+    ]
     wrong = sorted(
         (answer for answer in scored if answer.error), key=lambda answer: (-answer.error, -answer.confidence)
     )
@@ -91,13 +101,17 @@ def analyse_errors(
     )
 
 
-def _answers(example: ClassifyExample, prediction: ClassifyPrediction, *, kind: Any) -> Iterator[_ScoredPrediction]:
+def _answers(
+    example: ClassifyExample, prediction: ClassifyPrediction, question: ErrorQuestion, *, kind: Any
+) -> Iterator[_ScoredPrediction]:
+    spans = find_sentence_spans(example) if example.is_document else None
     for index, (gold, answer) in enumerate(zip(example.golds, prediction.answers, strict=True)):
         fitting = convert_label(gold, kind)
         if fitting is not None:
             texts = (example.texts[index],) if example.is_document else example.texts
-            where = example.line_of(index)
-            yield _ScoredPrediction(example.id, where, texts, fitting, answer, prediction.coverage.windows)
+            where, windows = example.line_of(index), prediction.coverage.windows
+            asked = replace(question, span=spans[index]) if spans else question
+            yield _ScoredPrediction(example.id, where, texts, fitting, answer, windows, asked)
 
 
 # -- tables
@@ -216,4 +230,13 @@ def _case(answer: _ScoredPrediction) -> ErrorCase:
     else:
         right, guess = (", ".join(sorted(side)) or "(none)" for side in (answer.right_labels, answer.labels))
         problem = f"right: {right}; guessed: {guess} ({answer.confidence:.2f})"
-    return ErrorCase(id=answer.id, where=answer.where, problem=problem, texts=answer.texts)
+    asked = replace(answer.question, label=_asked_label(answer))
+    return ErrorCase(id=answer.id, where=answer.where, problem=problem, texts=answer.texts, question=asked)
+
+
+def _asked_label(answer: _ScoredPrediction) -> str | None:
+    """Ask about a label that is given and wrong, or one that is missing; numbers have none."""
+    if answer.prediction.value is not None:
+        return None
+    sides = (answer.labels - answer.right_labels, answer.right_labels - answer.labels)
+    return next((label for side in sides for label in sorted(side)), None)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from alembert.inspect.errors import ErrorAnalysis, classify
+from alembert.inspect.errors import ErrorAnalysis, ErrorQuestion, classify
 from alembert.tasks.classify.data import ClassifyExample
 from alembert.tasks.classify.scores import ClassifyPrediction
 from alembert.tasks.relate.data import RelateExample
@@ -21,19 +22,26 @@ def analyse_errors(
 ) -> ErrorAnalysis:
     """Sort the errors of a relation model."""
     pairs = [pair for both in zip(examples, predictions, strict=True) for pair in _pairs(*both)]
-    return classify.analyse_errors(model, [text for text, _ in pairs], [prediction for _, prediction in pairs])
+    texts, answers, questions = ([pair[side] for pair in pairs] for side in range(3))
+    return classify.analyse_errors(model, texts, answers, questions)
 
 
-def _pairs(
-    example: RelateExample, prediction: RelatePrediction
-) -> Iterator[tuple[ClassifyExample, ClassifyPrediction]]:
-    """Yield each pair that has a right answer as a text with its prediction."""
+def _pairs(example: RelateExample, prediction: RelatePrediction) -> Iterator[tuple[Any, Any, Any]]:
+    """Yield each pair that has a right answer as a text, with its prediction and the question about it."""
     for pair, answer in zip(prediction.pairs, prediction.answers, strict=True):
         if pair.label is not None:
             text = ClassifyExample(
                 id=example.id, texts=(_format_pair(example, pair),), where=example.where, golds=(pair.label,)
             )
-            yield text, ClassifyPrediction((answer,), prediction.coverage)
+            yield text, ClassifyPrediction((answer,), prediction.coverage), ErrorQuestion(example=_alone(example, pair))
+
+
+def _alone(example: RelateExample, pair: CandidatePair) -> RelateExample:
+    """Return the example with the entities of a pair alone, so that nothing but this pair can be asked about."""
+    if example.form == "marked":
+        return example
+    kept = sorted((pair.head, pair.tail))
+    return replace(example, mentions=tuple(example.mentions[number] for number in kept), links=None)
 
 
 def _format_pair(example: RelateExample, pair: CandidatePair) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 from alembert.data.windows import Row
 from alembert.html import EntityMark
 from alembert.infer.evaluate import ConfusionMatrix
-from alembert.inspect.errors import ErrorAnalysis, ErrorCase
+from alembert.inspect.errors import ErrorAnalysis, ErrorCase, ErrorQuestion
 from alembert.inspect.errors.entity_matches import MATCH_KINDS, EntityMatch, match_entities
 from alembert.inspect.tables import (
     SCORE_HEADER,
@@ -342,7 +342,20 @@ def _case(compared: _ComparedExample) -> ErrorCase:
         problem=problem,
         texts=example.texts,
         marks=tuple(sorted(marks, key=_mark_order)),
+        question=_question(compared),
     )
+
+
+def _question(compared: _ComparedExample) -> ErrorQuestion:
+    """Ask about the wrong guess that the model is surest of, or why it missed the longest entity."""
+    wrong = [match for match in compared.matches if match.kind != "right"]
+    guesses = [match.guess for match in wrong if match.guess is not None]
+    missed = [match.gold for match in wrong if match.gold is not None]
+    if guesses:
+        start, end, label = max(guesses, key=compared.scores.__getitem__)
+    else:
+        start, end, label = max(missed, key=lambda entity: entity[1] - entity[0])
+    return ErrorQuestion(example=compared.example, span=(start, end), label=label)
 
 
 def _marks(match: EntityMatch, scores: Mapping[EntityTuple, float]) -> Iterator[EntityMark]:

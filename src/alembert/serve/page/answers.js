@@ -1,22 +1,27 @@
 // The answers of tasks other than tagging, each as its readers know it: classes, answers in their passage, choices, relations.
 import { make, span } from "./dom.js";
 import { words } from "./state.js";
+import { whyButton } from "./why.js";
 
 const HIDDEN = ["id", "text", "coverage", "passage", "question", "best", "probabilities", "choices", "null_score", "sentences", "head", "tail", "relation", "texts", "label", "labels", "score"];
 
-/** Show a record. */
-export function showAnswer(record) {
-  const parts = [headline(record), passage(record), bars(record), rest(record)].filter(Boolean);
-  return make("div", { className: "answer" }, ...parts);
+/** Show a record; `asked` is what was asked, none if nobody can say why: a model, an input and perhaps a task. */
+export function showAnswer(record, asked) {
+  const explained = make("div", { className: "explained" });
+  const why = (place, name, isGiven) => (asked ? whyButton({ ...asked, ...place }, name, isGiven, explained) : null);
+  const parts = [headline(record, why), passage(record), bars(record, why), sentences(record, why), rest(record)].filter(Boolean);
+  return make("div", { className: "answer" }, ...parts, explained);
 }
 
-function headline(record) {
+/** What was answered; it has a button of its own if it stands in no table. */
+function headline(record, why) {
   const score = typeof record.score === "number" && record.score >= 0 && record.score <= 1 ? `${(100 * record.score).toFixed(1)} %` : "";
-  const said = said_of(record);
-  return said === null ? null : make("p", { className: "headline" }, make("strong", { textContent: said }), " ", span("dim", score));
+  const said = saidOf(record);
+  const button = "value" in record || record.start === null ? why({}, said, true) : null;
+  return said === null ? null : make("p", { className: "headline" }, make("strong", { textContent: said }), " ", span("dim", score), " ", button);
 }
 
-function said_of(record) {
+function saidOf(record) {
   if ("relation" in record) return `${record.head.text} → ${record.relation} → ${record.tail.text}`;
   if ("label" in record) return record.label;
   if ("labels" in record) return record.labels.length > 0 ? record.labels.join(", ") : words().no_label;
@@ -44,16 +49,34 @@ function passage(record) {
 }
 
 /** Shares of classes, choices or other answers, the highest first. */
-function bars(record) {
-  const rows = record.probabilities ? Object.entries(record.probabilities)
-    : record.choices ? record.choices.map(({ text, probability }) => [text, probability])
-    : record.best ? record.best.filter(({ score }) => score >= 0 && score <= 1).map(({ text, score }) => [text, score]) : [];
+function bars(record, why) {
+  const rows = options(record).sort((a, b) => b.share - a.share);
   if (rows.length === 0) return null;
-  const body = [...rows].sort((a, b) => b[1] - a[1]).map(([name, share]) => make("tr", {},
+  const body = rows.map(({ name, share, place, isGiven }) => make("tr", {},
     make("th", { scope: "row", textContent: name }),
     make("td", {}, make("meter", { min: 0, max: 1, value: share, aria: { label: name } })),
-    make("td", { className: "number", textContent: `${(100 * share).toFixed(1)} %` })));
+    make("td", { className: "number", textContent: `${(100 * share).toFixed(1)} %` }),
+    make("td", {}, why(place, name, isGiven))));
   return make("table", { className: "bars", aria: { label: words().answer } }, make("tbody", {}, ...body));
+}
+
+/** What might be answered: its name, its share, the label or the span that it is asked about by, and whether it is the answer. */
+function options(record) {
+  const { probabilities, choices, best } = record;
+  const given = record.labels ?? [record.relation ?? record.label];
+  if (probabilities) return Object.entries(probabilities).map(([name, share]) => ({ name, share, place: { label: name }, isGiven: given.includes(name) }));
+  if (choices) return choices.map(({ choice, text, probability }) => ({ name: text, share: probability, place: { label: String(choice) }, isGiven: choice === record.choice }));
+  const shares = (best ?? []).filter(({ score }) => score >= 0 && score <= 1);
+  return shares.map(({ text, score, start, end }) => ({ name: text, share: score, place: { span: [start, end] }, isGiven: start === record.start && end === record.end }));
+}
+
+/** The sentences of a document, each with its answer. */
+function sentences(record, why) {
+  const answered = (record.sentences ?? []).filter((each) => saidOf(each) !== null);
+  if (answered.length === 0) return null;
+  const body = answered.map((each) => make("tr", {}, make("td", { textContent: each.text }), make("td", { textContent: saidOf(each) }),
+    make("td", {}, Number.isInteger(each.start) ? why({ span: [each.start, each.end] }, `${saidOf(each)}: ${each.text}`, true) : null)));
+  return make("table", { aria: { label: words().answer } }, make("tbody", {}, ...body));
 }
 
 /** Whatever else a record has, by its names. */

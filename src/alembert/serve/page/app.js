@@ -43,7 +43,7 @@ async function read() {
   say(words().reading);
   try {
     const { predictions } = await askPatiently("/v1/predict", { model, inputs: [input] });
-    const entry = { text: null, record: null, review: null, relations: [] };
+    const entry = { text: null, input, record: null, review: null, relations: [] };
     take(entry, predictions[0], model);
     show(entry);
     return say(words().read);
@@ -76,7 +76,7 @@ function show(entry) {
   state.types = [...new Set([...tasks.flatMap(({ labels }) => labels), ...(entry.review?.entities ?? []).map(({ label }) => label)])];
   $("text-panel").hidden = $("side-panel").hidden = entry.review === null;
   $("record-panel").hidden = (entry.others ?? []).length === 0;
-  $("record").replaceChildren(...(entry.others ?? []).map(showAnswer));
+  $("record").replaceChildren(...(entry.others ?? []).map(({ record, asked }) => showAnswer(record, asked)));
   $("coverage").textContent = $("record-coverage").textContent = entry.coverage ? words().coverage(entry.coverage) : "";
   if (entry.review === null) return;
   showText();
@@ -96,7 +96,8 @@ const KEYS = {
 function pressed(event) {
   const isTyping = event.target.closest("input, textarea, select");
   if (event.key === "Enter" && event.ctrlKey && isTyping?.closest("#ask")) return void read();
-  if (isTyping || review() === null || event.altKey || event.metaKey) return;
+  if (isTyping || event.altKey || event.metaKey) return;
+  if (review() === null) return void (event.key === "w" && !event.ctrlKey && $("record").querySelector("button.why")?.click());
   if ($("text") === event.target && moveSelection($("text"), event)) return;
   if (event.ctrlKey) return;
   const type = /^[1-9]$/.test(event.key) ? state.types[Number(event.key) - 1] : undefined;

@@ -2,6 +2,7 @@
 // the element is always the whole text, so that a selection has its offsets, and a search of the browser finds everything.
 import { drawArcs } from "./arcs.js";
 import { makeMarks } from "./marks.js";
+import { REJECTED } from "./review.js";
 
 const SMALLEST = 400;
 const LARGEST = 2000;
@@ -81,7 +82,7 @@ export class TextView {
   }
 
   #connect(block) {
-    const inside = this.relations.filter(({ head, tail }) => head.start >= block.start && tail.start >= block.start && head.end <= block.end && tail.end <= block.end);
+    const inside = this.relations.filter(({ head, tail, state }) => state !== REJECTED && head.start >= block.start && tail.start >= block.start && head.end <= block.end && tail.end <= block.end);
     if (inside.length > 0) drawArcs(block.element, inside);
   }
 

@@ -4,7 +4,7 @@ import { $, make, PagedList, span } from "./dom.js";
 import { acceptSure, forget } from "./entities.js";
 import { chooseNext, countRight, estimateF1, isDone, pickAudited, usefulness } from "./queue.js";
 import { nameOf, Review } from "./review.js";
-import { percent, report, review, say, state, words } from "./state.js";
+import { modelNamed, percent, report, review, say, state, words } from "./state.js";
 
 const TOGETHER = 16;
 const CHARACTERS = 50_000;
@@ -45,16 +45,23 @@ export async function readAll(entries, model, onRead) {
 
 /** Keep the answer for a document; what was decided before is kept, also while a model is asked that tags nothing. */
 export function take(entry, record, model) {
-  const parts = "coverage" in record ? [record] : Object.values(record);
-  const tagged = parts.find((part) => Array.isArray(part.entities) && part.text === entry.text);
+  const named = "coverage" in record ? [[undefined, record]] : Object.entries(record);
+  const [task, tagged] = named.find(([, part]) => Array.isArray(part.entities) && part.text === entry.text) ?? [];
+  const others = named.filter(([, part]) => part !== tagged).map(([name, part]) => ({ record: part, asked: askedOf(entry, name, model) }));
   const former = entry.review ?? entry.former ?? null;
   Object.assign(entry, {
-    former, record, others: parts.filter((part) => part !== tagged), coverage: (tagged ?? parts[0]).coverage, relations: [],
+    former, record, others, tagging: { task }, coverage: (tagged ?? named[0][1]).coverage, relations: [],
     review: tagged ? new Review(entry.text, tagged.entities, model) : null,
   });
   if (former === null || entry.review === null) return;
   forget(former);
   entry.review.keep(former);
+}
+
+/** What is asked again to learn why; null if the task has no answer to compare with another one. */
+function askedOf({ input, text }, task, model) {
+  const { kind } = modelNamed(model).tasks.find(({ name }) => task === undefined || name === task);
+  return ["classify", "relate", "answer", "choose"].includes(kind) ? { model, task, inputs: input ?? text } : null;
 }
 
 const share = () => Math.min(1, Math.max(0, Number($("audit-share").value) / 100));
@@ -116,7 +123,7 @@ export function acceptAllSure() {
 export async function download() {
   const reviewed = state.documents.filter(isDone);
   if (reviewed.length === 0) return say(words().undecided(review()?.open.length ?? 0));
-  const records = reviewed.map((entry) => entry.review.record(entry.name, $("by").value));
+  const records = reviewed.map((entry) => entry.review.record(entry.name, $("by").value, entry.relations));
   try {
     const { name, content, losses } = await askFile("/v1/convert", { documents: records, format: $("format").value });
     save(name, content);

@@ -1,9 +1,12 @@
-// Relations between the entities of the open text, by a second model: arcs in the text, and a table.
+// Relations between the entities of the open text, by a second model: arcs in the text, and a table in which they are decided.
 import { askPatiently } from "./client.js";
 import { $, make } from "./dom.js";
 import { choose, redraw } from "./entities.js";
-import { REJECTED } from "./review.js";
+import { ACCEPTED, OPEN, REJECTED } from "./review.js";
 import { hasTask, percent, report, review, say, state, words } from "./state.js";
+import { whyButton } from "./why.js";
+
+let explained = null; // the relations that the explanation below the table is about
 
 /** Offer the models that relate entities of documents. */
 export function offerRelations() {
@@ -21,6 +24,7 @@ export async function relate() {
   try {
     const { predictions } = await askPatiently("/v1/predict", { model: $("relation-model").value, inputs: [{ text: review().text, entities }] });
     open.relations = predictions[0].triples ?? [];
+    open.relatedBy = $("relation-model").value;
     say(words().relations_found(open.relations.length));
     if (open === state.open) redraw();
     drawRelations();
@@ -32,11 +36,38 @@ export async function relate() {
 /** Draw the table; relations of rejected entities are left out. */
 export function drawRelations() {
   const relations = (state.open?.relations ?? []).filter(({ head, tail }) => [head, tail].every((end) => entityAt(end)?.state !== REJECTED));
-  const rows = relations.map((relation) => make("tr", {},
-    make("td", {}, end(relation.head)), make("td", { textContent: relation.relation }), make("td", {}, end(relation.tail)),
-    make("td", { className: "number", textContent: relation.score === undefined ? "" : `${percent(relation.score)} %` })));
+  const rows = relations.flatMap((relation) => [
+    make("tr", {},
+      make("td", {}, end(relation.head)), make("td", { textContent: relation.relation }), make("td", {}, end(relation.tail)),
+      make("td", { className: "number", textContent: relation.score === undefined ? "" : `${percent(relation.score)} %` })),
+    make("tr", {}, make("td", { className: "deciding", colSpan: 4 }, decide(relation, ACCEPTED, "accept"), decide(relation, REJECTED, "reject"), whyRelation(relation))),
+  ]);
+  if (explained !== state.open?.relations) $("relation-why").replaceChildren();
+  explained = state.open?.relations;
   const heads = [words().head, words().relation, words().tail, words().score].map((name) => make("th", { scope: "col", textContent: name }));
   $("relation-table").replaceChildren(rows.length > 0 ? make("table", {}, make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...rows)) : make("p", { className: "dim", textContent: words().no_relations }));
+}
+
+/** A button that accepts or rejects a relation, and when it is pressed again takes that back. */
+function decide(relation, decided, word) {
+  const isDecided = relation.state === decided;
+  const press = () => {
+    relation.state = isDecided ? OPEN : decided;
+    redraw();
+    $("relation-table").querySelector(`[aria-label="${CSS.escape(name)}"]`)?.focus();
+  };
+  const name = `${words()[word]} ${titleOf(relation)}`;
+  return make("button", { type: "button", className: "small", textContent: words()[word], onclick: press, aria: { pressed: isDecided, label: name } });
+}
+
+const titleOf = ({ head, relation, tail }) => `${review().surface(head)} → ${relation} → ${review().surface(tail)}`;
+
+/** The button that asks why two entities are related; the model reads these two alone, as it does with all others around. */
+function whyRelation(found) {
+  const { head, tail, relation } = found;
+  const entities = [head, tail].map((place, at) => ({ id: `T${at + 1}`, label: entityAt(place)?.label ?? "", spans: [[place.start, place.end]] }));
+  const request = { model: state.open.relatedBy, inputs: { text: review().text, entities }, label: relation };
+  return whyButton(request, titleOf(found), true, $("relation-why"));
 }
 
 const entityAt = ({ start, end: last }) => review()?.entities.find((entity) => entity.start === start && entity.end === last);

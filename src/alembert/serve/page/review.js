@@ -119,14 +119,15 @@ export class Review {
   }
 
   /** The text in the native annotation format: what is right, with its state; what was rejected beside it. */
-  record(name, by) {
-    const entities = this.right.map((entity, at) => ({
+  record(name, by, found = []) {
+    const { right } = this;
+    const entities = right.map((entity, at) => ({
       id: `T${at + 1}`, label: entity.label, spans: [[entity.start, entity.end]],
       attributes: [["state", stateOf(entity)], ...(entity.first === "" ? [] : [["score", entity.score.toFixed(4)]])],
     }));
     const rejected = this.entities.filter((entity) => entity.state === REJECTED).map(({ start, end, label, score }) => ({ start, end, label, score }));
     const meta = { state: this.isReviewed ? "reviewed" : "open", model: this.model, name, by, rejected };
-    return { id: this.id, text: this.text, entities, meta };
+    return { id: this.id, text: this.text, entities, relations: relationsOf(found, right), meta };
   }
 
   /** The text and decisions that were made at once, as the service stores them. */
@@ -142,6 +143,16 @@ function stateOf(entity) {
   if (entity.state === OPEN) return OPEN;
   if (entity.first === "") return "added";
   return entity.label === entity.first ? ACCEPTED : "changed";
+}
+
+/** The relations that were not rejected, between entities that are right. */
+function relationsOf(found, right) {
+  const idOf = ({ start, end }) => right.findIndex((entity) => entity.start === start && entity.end === end) + 1;
+  const kept = found.filter(({ head, tail, state }) => state !== REJECTED && idOf(head) > 0 && idOf(tail) > 0);
+  return kept.map(({ head, tail, relation, score, state = OPEN }, at) => ({
+    id: `R${at + 1}`, label: relation, arguments: [["Arg1", `T${idOf(head)}`], ["Arg2", `T${idOf(tail)}`]],
+    attributes: [["state", state], ...(score === undefined ? [] : [["score", score.toFixed(4)]])],
+  }));
 }
 
 function decision(action, entity) {

@@ -1,4 +1,5 @@
-// Why an entity was found: words shaded by what they did, how far that can be trusted, and what changes with another word.
+// Why an answer was given: words shaded by what they did, how far that can be trusted, and for entities what changes with
+// another word.
 import { ask } from "./client.js";
 import { $, make, span } from "./dom.js";
 import { unitOffsets } from "./offsets.js";
@@ -6,7 +7,7 @@ import { chosen, percent, plain, report, review, say, signed, state, words } fro
 
 const AROUND = 40;
 const STRONGEST = 8;
-let asked = null; // {text, model, span, label, explanation}
+let asked = null; // {inputs, model, task, span, label, explanation}
 
 /** Ask why the chosen entity was found; false if the service cannot say. */
 export async function askWhy(tabs) {
@@ -14,7 +15,7 @@ export async function askWhy(tabs) {
   if (entity === undefined || !state.routes.has("/v1/explain")) return;
   tabs.open("why");
   $("why-body").replaceChildren(make("p", { className: "dim", textContent: words().explaining }));
-  const request = { text: review().text, model: review().model, span: [entity.start, entity.end], label: entity.label };
+  const request = { inputs: review().text, model: review().model, ...state.open.tagging, span: [entity.start, entity.end], label: entity.label };
   try {
     asked = { ...request, explanation: await explain(request) };
     drawWhy();
@@ -28,29 +29,70 @@ export async function askWhy(tabs) {
   }
 }
 
-async function explain({ text, model, span: place, label }) {
-  return (await ask("/v1/explain", { inputs: text, model, span: place, label })).explanation;
+async function explain({ inputs, model, task, span: place, label }) {
+  return (await ask("/v1/explain", { inputs, model, task, span: place, label })).explanation;
+}
+
+/** A button that asks why an answer was given, or why another one was not; the explanation is shown in an element. */
+export function whyButton(request, name, isGiven, target) {
+  if (!state.routes.has("/v1/explain")) return null;
+  const words_ = isGiven ? words().why : words().why_not;
+  return make("button", { type: "button", className: "small why", textContent: words_, onclick: () => explainInto(target, request, name, isGiven), aria: { label: `${words_} ${name}` } });
+}
+
+async function explainInto(target, request, name, isGiven) {
+  target.asked = request; // of two that are asked for one after the other, the last is shown
+  target.replaceChildren(make("p", { className: "dim", aria: { role: "status" }, textContent: words().explaining }));
+  try {
+    const explanation = await explain(request);
+    if (target.asked !== request) return;
+    const headline = make("p", { className: "headline", textContent: isGiven ? words().why_answer(name) : words().why_other(name) });
+    target.replaceChildren(headline, margin(explanation), ...picture(explanation));
+  } catch (problem) {
+    target.replaceChildren(...(problem.status === undefined ? [] : [make("p", { className: "note warning", textContent: problem.message })]));
+    report(problem);
+  }
 }
 
 /** Draw the last explanation, or the hint how to get one. */
 export function drawWhy() {
   if (asked === null) return $("why-body").replaceChildren(make("p", { className: "dim", textContent: words().why_hint }));
   const { explanation } = asked;
-  $("why-body").replaceChildren(...about(explanation), shaded(explanation), strongest(explanation), faithfulness(explanation.faithfulness), editor());
+  const { text, span: place, label } = explanation;
+  const asking = words().question_why(Array.from(text).slice(...place).join(""), label);
+  $("why-body").replaceChildren(make("p", { className: "headline", textContent: asking }), margin(explanation), ...picture(explanation), editor());
 }
 
-function about({ text, span: place, label, question, margin, method }) {
-  const asking = place ? words().question_why(Array.from(text).slice(...place).join(""), label) : question;
-  return [make("p", { className: "headline", textContent: asking }), make("p", { className: "dim", textContent: words().margin(signed(margin), method) })];
+const margin = (explanation) => make("p", { className: "dim", textContent: words().margin(signed(explanation.margin), explanation.method) });
+
+/** The words of all texts, the strongest of them, and what the picture is worth. */
+function picture(explanation) {
+  const border = leansOnBorder(explanation) ? [make("p", { className: "note", textContent: words().border_note })] : [];
+  return [...shaded(explanation), strongest(explanation), faithfulness(explanation.faithfulness), ...border];
+}
+
+/** Whether the highest score is that of a word beside the span. */
+export function leansOnBorder({ span: place, words: scored }) {
+  const own = scored.filter(({ part = 0 }) => part === 0);
+  if (!place || own.length === 0) return false;
+  const highest = own.reduce((best, word) => (word.score > best.score ? word : best));
+  return highest === own.findLast(({ end }) => end <= place[0]) || highest === own.find(({ start }) => start >= place[1]);
 }
 
 // -- words
 
-function shaded({ text, span: place, words: scored }) {
+/** The texts that have words, and below them what the focused word did. */
+function shaded({ text, texts = [text], span: place, words: scored }) {
   const largest = Math.max(...scored.map(({ score }) => Math.abs(score)), 1e-9);
+  const detail = make("p", { className: "dim", aria: { role: "status" }, textContent: words().word_hint });
+  const own = texts.map((_, number) => scored.filter(({ part = 0 }) => part === number));
+  const shown = texts.map((each, number) => own[number].length > 0 && shadedText(each, own[number], number === 0 ? place : null, largest, detail));
+  return [...shown.filter(Boolean), detail];
+}
+
+function shadedText(text, scored, place, largest, detail) {
   const units = unitOffsets(text);
   const [from, to] = window_of(scored, place, largest);
-  const detail = make("p", { className: "dim", aria: { role: "status" }, textContent: words().word_hint });
   const buttons = [];
   const nodes = [];
   let at = scored[from]?.start ?? 0;
@@ -63,7 +105,7 @@ function shaded({ text, span: place, words: scored }) {
   }
   const shown = make("p", { className: "text why", aria: { role: "group", label: words().why_words } }, ...(from > 0 ? ["… "] : []), ...nodes, ...(to < scored.length ? [" …"] : []));
   walkable(shown, buttons);
-  return make("div", {}, shown, detail);
+  return shown;
 }
 
 /** The words around the span, and all that did something; for a class, everything. */
@@ -122,7 +164,7 @@ function faithfulness(found) {
 // -- another word
 
 function editor() {
-  const box = make("textarea", { id: "edited", rows: 4, spellcheck: false, value: asked.text });
+  const box = make("textarea", { id: "edited", rows: 4, spellcheck: false, value: asked.inputs });
   const outcome = make("div", { aria: { role: "status" } });
   const form = make("form", { onsubmit: (event) => { event.preventDefault(); readEdited(box.value, outcome); } },
     make("label", { htmlFor: "edited", textContent: words().edit }), box, make("div", { className: "row" }, make("button", { textContent: words().read_edited })));
@@ -131,11 +173,11 @@ function editor() {
 
 async function readEdited(text, outcome) {
   if (!text.trim()) return say(words().nothing);
-  const place = moveSpan(asked.text, text, asked.span);
+  const place = moveSpan(asked.inputs, text, asked.span);
   outcome.replaceChildren(words().explaining);
   try {
     const { predictions } = await ask("/v1/predict", { model: asked.model, inputs: [text] });
-    const explanation = place === null ? null : await explain({ ...asked, text, span: place });
+    const explanation = place === null ? null : await explain({ ...asked, inputs: text, span: place });
     outcome.replaceChildren(...drawOutcome(predictions[0], place, explanation));
   } catch (problem) {
     outcome.replaceChildren();
@@ -149,7 +191,7 @@ function drawOutcome(record, place, explanation) {
   const before = asked.explanation.margin;
   const lines = [make("p", { className: "headline", textContent: place === null ? words().span_gone : found ? words().now_found(found) : words().now_nothing })];
   if (explanation === null) return lines;
-  return [...lines, make("p", { className: "dim", textContent: words().margins(signed(before), signed(explanation.margin)) }), shaded(explanation)];
+  return [...lines, make("p", { className: "dim", textContent: words().margins(signed(before), signed(explanation.margin)) }), ...shaded(explanation)];
 }
 
 /** Where a span is in an edited text, by what is equal at both ends; null if nothing is left of it. Code points. */

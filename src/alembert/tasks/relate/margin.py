@@ -63,7 +63,11 @@ class RelateMargins(TaskMargins[RelateExample]):
         if not asked:
             where = "" if span is None else f" with an entity at {span[0]}:{span[1]}"
             raise BadInput(f"The model reads no pair of entities{where} in the text, so there is none to explain.")
-        return sorted(asked, key=lambda question: (question.label == self.task.rules.negative, question.score or 0))
+        return sorted(asked, key=self._rank)
+
+    def _rank(self, question: MarginQuestion) -> tuple[bool, bool, float]:
+        """Sort relations before none, what is answered before what is not, and what is least certain first."""
+        return question.label == self.task.rules.negative, not question.is_given, question.score or 0
 
     def _question(
         self, example: RelateExample, pair: CandidatePair, row: int, answer: ClassifyAnswer, label: str | None
