@@ -23,7 +23,7 @@ from alembert.serve.batcher import Batcher, Ticket
 from alembert.serve.guards import log_bug, to_busy
 from alembert.serve.labels import LabelFile
 from alembert.serve.metrics import Metrics
-from alembert.serve.models import BatchAnswer, Computation, ServedModel, ServiceInput, is_same_answer
+from alembert.serve.models import PROBE_TEXT, BatchAnswer, Computation, ServedModel, ServiceInput, is_same_answer
 from alembert.serve.wire import RequestProblem
 
 _MAX_ROUNDS: Final = 3
@@ -41,18 +41,26 @@ class Readiness:
         self._batcher = batcher
         self._interval = interval
         self._clock = clock
-        self._questions = [(model, model.prediction(), model.probe) for model in models if model.probe is not None]
+        every = list(models)
+        self._questions = [(model, model.prediction(), model.probe) for model in every if model.probe is not None]
+        self._embeddings = [model.embedding() for model in every if model.embedder is not None]
         self._expected: dict[str, Any] = {}
         self._asked_at: float | None = None
         self.problem = "the service is starting"
         """Why the service is not ready; empty if it is."""
 
     async def start(self) -> None:
-        """Note the answers that are expected from now on, and measure the speed of the slowest model."""
+        """Note the answers that are expected from now on, and measure the speed of the slowest model.
+
+        Vectors are made, too, so that the first client need not wait until their graph is compiled.
+        """
         rates = []
         for model, computation, probe in self._questions:
             self._expected[model.name] = await self._ask(computation, probe)
             rates.append(await self._measure(computation, probe))
+        for embedding in self._embeddings:
+            await self._ask(embedding, PROBE_TEXT)
+            rates.append(await self._measure(embedding, PROBE_TEXT))
         if rates:
             self._batcher.admission.rate.reset(min(rates))
         self.problem = ""
