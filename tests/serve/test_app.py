@@ -229,6 +229,13 @@ def test_limits_are_checked_before_work_is_done(tagger: Path) -> None:
         assert client.predict("a" * 100).status == 200
 
 
+def test_the_first_vectors_find_their_graph_compiled(exports: Path) -> None:
+    with started(exports / "vectors") as server:
+        embedder = server._server._service.models["vectors"].embedder
+        assert embedder is not None
+        assert embedder.engine.engine.graph._compiled
+
+
 def test_a_full_queue_refuses_at_once_and_says_when_to_return(tagger: Path, gate: Gate) -> None:
     with started(tagger, max_queue_seconds=0.000001) as server:
         client = Client(server.url)

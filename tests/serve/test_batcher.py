@@ -160,3 +160,22 @@ def test_a_batch_that_goes_wrong_does_not_end_its_lane() -> None:
         assert await answers(batcher.submit(doubler, [1], [1])) == [2]
 
     play(scenario)
+
+
+def test_a_panic_of_a_library_does_not_end_its_lane() -> None:
+    class Panic(BaseException):
+        """As tokenizers raises it, whose base is no Exception."""
+
+    class Panicking(Doubler):
+        def compute(self, examples: Sequence[int]) -> BatchAnswer:
+            raise Panic("text of a user")
+
+    async def scenario(batcher: Batcher, doubler: Doubler) -> None:
+        asked = batcher.submit(Panicking(("panicking",)), [1, 2], [1, 1])
+        first, second = await asyncio.wait_for(answers(asked), 60)
+        assert isinstance(first, RuntimeError)
+        assert str(second) == "Panic"
+        doubler.may_go.set()
+        assert await answers(batcher.submit(doubler, [1], [1])) == [2]
+
+    play(scenario)

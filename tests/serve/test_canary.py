@@ -82,9 +82,22 @@ WRONG_BODIES: list[Any] = [
     {**DECISION, "decision": {**DECISION["decision"], "action": CANARY}},
     {**DECISION, "entities": [{**ENTITY, "end": 10_000}]},
     {**DECISION, "entities": [{**ENTITY, "label": " ", CANARY: CANARY}]},
+    {"inputs": CANARY, "model": "tagger", "label": CANARY, "task": CANARY},
+    {"inputs": CANARY, "model": "tagger", "method": CANARY},
+    {"inputs": CANARY, "model": "tagger", "span": [500, 600]},
+    {"documents": [{CANARY: CANARY}]},
+    {"documents": [{"id": CANARY, "text": CANARY, "entities": [{"id": CANARY, "label": CANARY, "spans": [[3, 999]]}]}]},
+    {"documents": [{"id": CANARY, "text": CANARY}], "format": CANARY},
     [CANARY],
     CANARY,
 ]
+RIGHT_BODIES: dict[str, Any] = {
+    "/v1/predict": {"inputs": {"id": CANARY, "text": CANARY}, "model": "tagger"},
+    "/v1/embed": {"inputs": CANARY, "model": "vectors"},
+    "/v1/explain": {"inputs": CANARY, "model": "tagger", "span": [0, 5]},
+    "/v1/decisions": DECISION,
+    "/v1/convert": {"documents": [{"id": CANARY, "text": CANARY}], "format": "conll"},
+}
 
 
 @pytest.mark.parametrize("headers", [JSON, LINES, {}], ids=["json", "lines", "no type"])
@@ -103,6 +116,55 @@ def test_no_route_repeats_what_it_refuses(
                 assert answer.status < 500, (path, body)
                 assert CANARY.lower() not in shown_by(answer), (path, body)
         assert CANARY.lower() not in shown_by(client.get("/metrics")) + said()
+
+
+def test_what_is_answered_is_in_no_log_and_no_metric(
+    exports: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folders = [exports / name for name in ("tagger", "vectors")]
+    with everything_said(capfd) as said, started(*folders, label=tmp_path / "labels.jsonl") as server:
+        client = Client(server.url)
+        assert {path for method, path in list_routes(client) if method == "POST"} == RIGHT_BODIES.keys()
+        for path, body in RIGHT_BODIES.items():
+            assert client.post(f"{path}?{CANARY}={CANARY}", body).status == 200, path
+        assert CANARY in client.get("/v1/labels").body.decode()
+        assert CANARY.lower() not in shown_by(client.get("/metrics")) + said()
+
+
+@pytest.mark.parametrize(
+    ("place", "path"),
+    [
+        ("models.Embedding.compute", "/v1/embed"),
+        ("models.Explaining.prepare", "/v1/explain"),
+        ("models.Explaining.compute", "/v1/explain"),
+        ("labels.LabelFile.append", "/v1/decisions"),
+        ("labels.LabelFile.read_reviewed", "/v1/labels"),
+        ("app.export_records", "/v1/convert"),
+        ("app.decode", "/v1/predict"),
+    ],
+)
+def test_a_bug_behind_any_route_repeats_nothing(
+    place: str,
+    path: str,
+    exports: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    def fail(*arguments: Any, **more: Any) -> Any:
+        raise ValueError(f"cannot compute {CANARY}") from KeyError(CANARY)
+
+    folders = [exports / name for name in ("tagger", "vectors")]
+    with everything_said(capfd) as said:
+        with started(*folders, label=tmp_path / "labels.jsonl") as server:
+            monkeypatch.setattr(f"alembert.serve.{place}", fail)
+            client = Client(server.url)
+            refused = client.get(path) if path == "/v1/labels" else client.post(path, RIGHT_BODIES[path])
+            assert refused.status == 500, refused.body
+            shown = shown_by(refused) + shown_by(client.get("/metrics"))
+        everything = said()
+        assert "valueerror at" in everything
+        assert CANARY.lower() not in everything + shown
 
 
 def test_no_refusal_repeats_the_request(tagger: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -214,10 +276,11 @@ def scripted(tagger: Path, tmp_path: Path) -> Iterator[Client]:
         (lambda client: client.predict(SCRIPT), SCRIPT),
         (lambda client: client.predict({"id": SCRIPT, "text": "Fever."}), SCRIPT),
         (lambda client: client.ask("POST", "/v1/predict", json.dumps(SCRIPT).encode(), LINES), SCRIPT),
+        (lambda client: client.post("/v1/explain", {"inputs": SCRIPT, "span": [0, 7]}), SCRIPT),
         (lambda client: client.get("/v1/labels"), SCRIPT),
         (lambda client: client.get("/v1/models"), "<img"),
     ],
-    ids=["text", "id", "line", "labels", "folder"],
+    ids=["text", "id", "line", "why", "labels", "folder"],
 )
 def test_tags_come_back_as_data(ask: Callable[[Client], Answer], tag: str, scripted: Client) -> None:
     answer = ask(scripted)
@@ -225,6 +288,22 @@ def test_tags_come_back_as_data(ask: Callable[[Client], Answer], tag: str, scrip
     assert re.fullmatch(r"application/(json|x-ndjson)(; charset=utf-8)?", answer.headers["content-type"])
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert "default-src 'none'" in answer.headers["content-security-policy"]
+
+
+SCRIPTED = {"id": SCRIPT, "text": SCRIPT, "entities": [{"id": "T1", "label": SCRIPT, "spans": [[0, 3]]}]}
+
+
+@pytest.mark.parametrize("name", ["jsonl", "brat", "pubtator", "conll", "label-studio", "bioc-json", "bioc-xml"])
+def test_files_with_tags_are_saved_and_not_shown(name: str, scripted: Client) -> None:
+    for answer in (
+        scripted.post("/v1/convert", {"documents": [SCRIPTED], "format": name}),
+        scripted.get(f"/v1/labels?format={name}"),
+    ):
+        assert answer.status == 200, answer.body
+        assert "html" not in answer.headers["content-type"]
+        assert answer.headers["content-disposition"].startswith("attachment; ")
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert "<" not in json.dumps(answer.headers)
 
 
 def test_no_page_holds_what_users_sent(scripted: Client) -> None:

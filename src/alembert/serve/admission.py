@@ -22,6 +22,7 @@ class Overloaded(Exception):
     def __init__(self, waiting_seconds: float, limit: float) -> None:
         super().__init__("the queue is full")
         self.waiting_seconds = waiting_seconds
+        self.limit = limit
         self.retry_after = max(1, math.ceil(waiting_seconds - limit))
 
 
@@ -112,14 +113,15 @@ class Admission:
             raise Overloaded(seconds, self.max_seconds)
         self.tokens += tokens
 
-    def check_body(self, size: int) -> None:
-        """Refuse a body by its bytes alone if as little was refused before, and nothing has been done since.
+    def find_overload(self, size: int) -> Overloaded | None:
+        """Return the refusal of a body by its bytes alone, if as little was refused before and nothing has been done since.
 
         A refusal takes time from what was admitted, so that most of them must cost less than reading a request.
         """
         tokens = size // _BYTES_PER_TOKEN
-        if self._refused is not None and tokens >= self._refused:
-            raise Overloaded(self.seconds_for(tokens), self.max_seconds)
+        if self._refused is None or tokens < self._refused:
+            return None
+        return Overloaded(self.seconds_for(tokens), self.max_seconds)
 
     def seconds_for(self, tokens: int) -> float:
         """Estimate in how many seconds these tokens, and all before them, will be done."""

@@ -23,7 +23,7 @@ from starlette.routing import Route
 
 from alembert.errors import UserError
 from alembert.serve.batcher import Ticket
-from alembert.serve.guards import Guard, HostCheck, TokenCheck, body_too_large, to_response
+from alembert.serve.guards import Guard, HeaderCheck, body_too_large, to_response
 from alembert.serve.labels import export_records
 from alembert.serve.models import Computation, ServiceInput
 from alembert.serve.openapi import describe_service
@@ -232,7 +232,7 @@ def _page_files() -> frozenset[str]:
     return frozenset(path.name for path in PAGE.iterdir() if path.suffix in _MEDIA_TYPES)
 
 
-def make_app(service: Service, hosts: HostCheck, token: TokenCheck | None = None) -> Starlette:
+def make_app(service: Service, headers: HeaderCheck) -> Starlette:
     """Put the routes, their guard and the answers to errors together."""
 
     @asynccontextmanager
@@ -241,14 +241,7 @@ def make_app(service: Service, hosts: HostCheck, token: TokenCheck | None = None
         yield
         await service.stop()
 
-    guard = Middleware(
-        Guard,
-        hosts=hosts,
-        token=token,
-        max_body_bytes=service.settings.max_body_bytes,
-        metrics=service.metrics,
-        check_queue=service.check_queue,
-    )
+    guard = Middleware(Guard, headers=headers, metrics=service.metrics, check_queue=service.check_queue)
     return Starlette(
         routes=Routes(service).listed(),
         middleware=[guard],

@@ -105,9 +105,9 @@ class Batcher:
 
     def cancel(self, ticket: Ticket) -> None:
         """Take what still waits of a request out of the queue; its client has gone."""
-        self.admission.release(sum(queued.tokens for queued in ticket.waiting))
-        ticket.waiting.clear()
-        if ticket in self._queue:
+        if ticket.waiting:  # otherwise it has left the queue, which may be long
+            self.admission.release(sum(queued.tokens for queued in ticket.waiting))
+            ticket.waiting.clear()
             self._queue.remove(ticket)
         for answer in ticket.answers:
             answer.cancel()

@@ -20,6 +20,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from alembert.serve.admission import Overloaded
 from alembert.serve.metrics import Metrics
 from alembert.serve.wire import JSON, RequestProblem, encode
 
@@ -28,7 +29,7 @@ OPEN_PATHS: Final = ("/", "/healthz", "/readyz", "/openapi.json")
 """Paths that need no token: they hold nothing of anyone. So does everything below /page/."""
 QUEUED_PATHS: Final = ("/v1/predict", "/v1/embed")
 """Paths whose requests wait in the queue."""
-_HEADERS: Final = {
+SAFE_HEADERS: Final = {
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; "
         "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
@@ -81,23 +82,58 @@ def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf8", "surrogateescape")).digest()
 
 
+@dataclass(frozen=True)
+class HeaderCheck:
+    """What a request must have in its headers, whatever it asks."""
+
+    hosts: HostCheck
+    token: TokenCheck | None
+    max_body_bytes: int
+
+    def check(self, path: str, headers: Headers) -> None:
+        """Refuse another Host, the page of another site, no token, and a body that is too large."""
+        host = headers.get("host", "")
+        if not self.hosts.allows(host):
+            raise RequestProblem(
+                421,
+                "wrong_host",
+                "The Host header names another server. Use the address that the server printed, or allow the name with "
+                "--set allowed_hosts=NAME.",
+            )
+        origin = headers.get("origin")
+        if origin is not None and origin.partition("://")[2] != host:
+            raise RequestProblem(403, "wrong_origin", "The request comes from the page of another site.")
+        self._check_token(path, headers)
+        if body_length(headers) > self.max_body_bytes:
+            raise body_too_large(self.max_body_bytes)
+
+    def _check_token(self, path: str, headers: Headers) -> None:
+        if self.token is None or path in OPEN_PATHS or path.startswith("/page/"):
+            return
+        if not self.token.allows(headers.get("authorization", "")):
+            raise RequestProblem(
+                401,
+                "no_token",
+                "The request has no token, or a wrong one. Send the header `Authorization: Bearer TOKEN` with the content "
+                "of the server's --token-file.",
+                {"www-authenticate": "Bearer"},
+            )
+
+
+def body_length(headers: Headers) -> int:
+    """Return the bytes of the body that the headers announce; 0 if they announce none."""
+    declared = headers.get("content-length", "")
+    return int(declared) if declared.isdecimal() else 0
+
+
 class Guard:
     """The outermost layer of the application."""
 
     def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        hosts: HostCheck,
-        token: TokenCheck | None,
-        max_body_bytes: int,
-        metrics: Metrics,
-        check_queue: Callable[[int], None],
+        self, app: ASGIApp, *, headers: HeaderCheck, metrics: Metrics, check_queue: Callable[[int], None]
     ) -> None:
         self.app = app
-        self.hosts = hosts
-        self.token = token
-        self.max_body_bytes = max_body_bytes
+        self.headers = headers
         self.metrics = metrics
         self._check_queue = check_queue
 
@@ -129,36 +165,9 @@ class Guard:
 
     def _check(self, scope: Scope) -> None:
         headers = Headers(scope=scope)
-        host = headers.get("host", "")
-        if not self.hosts.allows(host):
-            raise RequestProblem(
-                421,
-                "wrong_host",
-                "The Host header names another server. Use the address that the server printed, or allow the name with "
-                "--set allowed_hosts=NAME.",
-            )
-        origin = headers.get("origin")
-        if origin is not None and origin.partition("://")[2] != host:
-            raise RequestProblem(403, "wrong_origin", "The request comes from the page of another site.")
-        self._check_token(scope["path"], headers)
-        declared = headers.get("content-length", "")
-        length = int(declared) if declared.isdecimal() else 0
-        if length > self.max_body_bytes:
-            raise body_too_large(self.max_body_bytes)
+        self.headers.check(scope["path"], headers)
         if scope["path"] in QUEUED_PATHS:
-            self._check_queue(length)
-
-    def _check_token(self, path: str, headers: Headers) -> None:
-        if self.token is None or path in OPEN_PATHS or path.startswith("/page/"):
-            return
-        if not self.token.allows(headers.get("authorization", "")):
-            raise RequestProblem(
-                401,
-                "no_token",
-                "The request has no token, or a wrong one. Send the header `Authorization: Bearer TOKEN` with the content "
-                "of the server's --token-file.",
-                {"www-authenticate": "Bearer"},
-            )
+            self._check_queue(body_length(headers))
 
     def _count(self, scope: Scope, status: int) -> None:
         refused_path = scope["path"] if scope["path"] in QUEUED_PATHS else "none"
@@ -181,6 +190,17 @@ def body_too_large(limit: int) -> RequestProblem:
     )
 
 
+def to_busy(full: Overloaded) -> RequestProblem:
+    """Return the refusal of a request for which the queue is too long."""
+    return RequestProblem(
+        429,
+        "busy",
+        f"The server is busy: this request would take {full.waiting_seconds:.0f} s, and the limit is "
+        f"{full.limit:g} s. Send it again in {full.retry_after} s.",
+        {"retry-after": str(full.retry_after)},
+    )
+
+
 def to_response(problem: RequestProblem, *, close: bool = False) -> Response:
     """Write a refusal as an answer; `close` ends the connection, since the body may not have been read."""
     headers = {**problem.headers, **({"connection": "close"} if close else {})}
@@ -196,5 +216,5 @@ def log_bug(bug: BaseException) -> None:
 
 def _add_headers(message: Message) -> None:
     headers = MutableHeaders(scope=message)
-    for name, value in _HEADERS.items():
+    for name, value in SAFE_HEADERS.items():
         headers.setdefault(name, value)

@@ -26,8 +26,10 @@ from alembert.infer.task_model import ModelTask, TaskExamples, TaskModel
 ServiceInput = str | dict[str, Any]
 """What a client asks about: a text, or an object with the keys that a task needs."""
 _KEYS: Final = ("id", "text", "texts", "question", "passage", "context", "choices", "entities")
+PROBE_TEXT: Final = "Aspirin relieved the fever."
+"""A known text, of which a vector is made at the start."""
 _PROBES: Final[tuple[ServiceInput, ...]] = (
-    "Aspirin relieved the fever.",
+    PROBE_TEXT,
     "Aspirin relieved the fever.\tThe fever went down.",
     "<< Aspirin >> relieved the [[ fever ]].",
     {"question": "What relieved the fever?", "passage": "Aspirin relieved the fever."},
@@ -240,15 +242,24 @@ def compute_each(compute: Callable[[Sequence[Any]], BatchAnswer], items: Sequenc
     """Compute a batch; if it fails, compute each item alone, so that one cannot spoil the answers of the others."""
     try:
         return compute(items)
-    except Exception as problem:
+    except (
+        BaseException
+    ) as problem:  # a panic of a library in Rust is no Exception; it would end the lane that computes
         if len(items) == 1:
-            return BatchAnswer([problem])
+            return BatchAnswer([_to_exception(problem)])
     parts = [compute_each(compute, [item]) for item in items]
     return BatchAnswer(
         [part.answers[0] for part in parts],
         sum(part.tokenise_seconds for part in parts),
         sum(part.compute_seconds for part in parts),
     )
+
+
+def _to_exception(problem: BaseException) -> Exception:
+    """Return what can be handed on as an answer; its place in the code stays, its message may hold text."""
+    if isinstance(problem, Exception):
+        return problem
+    return RuntimeError(type(problem).__name__).with_traceback(problem.__traceback__)
 
 
 def list_labels(labels: Sequence[str]) -> list[str]:

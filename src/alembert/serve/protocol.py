@@ -9,14 +9,20 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from starlette.datastructures import Headers
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from alembert.serve.admission import Overloaded
+from alembert.serve.guards import QUEUED_PATHS, SAFE_HEADERS, HeaderCheck, body_length, to_busy
+from alembert.serve.metrics import Metrics
 from alembert.serve.wire import JSON, RequestProblem, encode
 
 _MAX_HEADER_BYTES: Final = 32_768
+_KEPT_REFUSALS: Final = 100
 
 
 @dataclass(frozen=True)
@@ -29,15 +35,56 @@ class ConnectionLimits:
     by_address: Counter[str] = field(default_factory=Counter)
 
 
+class FullQueue:
+    """Refuses requests by their headers while the queue is full, without a task, the application or the body.
+
+    What is refused takes its time from what is answered, so that this is the path that must cost least.
+    """
+
+    def __init__(self, check: HeaderCheck, find_overload: Callable[[int], Overloaded | None], metrics: Metrics) -> None:
+        self._check = check
+        self._find_overload = find_overload
+        self._metrics = metrics
+        self._rendered: dict[tuple[int, int], bytes] = {}
+
+    def find_refusal(self, target: bytes, raw_headers: list[tuple[bytes, bytes]]) -> bytes | None:
+        """Return the whole answer to a request for which there is no room; None: the application answers."""
+        path = target.partition(b"?")[0].decode("ascii", "replace")
+        if path not in QUEUED_PATHS:
+            return None
+        headers = Headers(raw=raw_headers)
+        full = self._find_overload(body_length(headers))
+        if full is None:
+            return None
+        try:
+            self._check.check(path, headers)
+        except RequestProblem:  # the application says so
+            return None
+        self._metrics.count("refused_total", reason="busy")
+        self._metrics.count("requests_total", route=path, status="429")
+        return self._render(full)
+
+    def _render(self, full: Overloaded) -> bytes:
+        key = round(full.waiting_seconds), full.retry_after
+        if key not in self._rendered:
+            if len(self._rendered) >= _KEPT_REFUSALS:
+                self._rendered.clear()
+            self._rendered[key] = render_refusal(to_busy(full), SAFE_HEADERS)
+        return self._rendered[key]
+
+
 class DeadlineProtocol(HttpToolsProtocol):
-    """HTTP/1.1 with deadlines; `limits` is set on a subclass by `with_limits`."""
+    """HTTP/1.1 with deadlines; `limits` and `queue` are set on a subclass by `with_limits`."""
 
     limits: ConnectionLimits
+    queue: FullQueue
     _receiving: asyncio.TimerHandle | None = None
     _sending: asyncio.TimerHandle | None = None
     _address = ""
     _is_reading_headers = True
     _header_bytes = 0
+    _is_refused = False
+    """The request under way was answered by its headers; its body is not kept."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -81,11 +128,49 @@ class DeadlineProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._is_reading_headers = False
-        super().on_headers_complete()
+        refusal = self._find_refusal()
+        if refusal is None:
+            super().on_headers_complete()
+        else:
+            self._is_refused = True
+            self.transport.write(refusal)
+
+    def on_body(self, body: bytes) -> None:
+        if not self._is_refused:
+            super().on_body(body)
 
     def on_message_complete(self) -> None:
         self._stop_receiving()
-        super().on_message_complete()
+        if self._is_refused:
+            self._is_refused = False
+            self._end_refused()
+        else:
+            super().on_message_complete()
+            if self.cycle.response_complete:  # before the body came, whose bytes ended the keep-alive timer
+                self._wait_for_next()
+
+    def _find_refusal(self) -> bytes | None:
+        """Return the refusal of a request that needs only its headers.
+
+        The application answers if a request before it has no answer yet, or nobody reads the answers.
+        """
+        is_answering = self.cycle is not None and not self.cycle.response_complete
+        is_special = self.expect_100_continue or self.parser.should_upgrade() or self.parser.get_method() != b"POST"
+        if is_answering or is_special or self.flow.write_paused:
+            return None
+        return self.queue.find_refusal(self.url, self.headers)
+
+    def _end_refused(self) -> None:
+        """Wait for the next request, or close, as the client wants it."""
+        if self.parser.get_http_version() == "1.0" or not self.parser.should_keep_alive():
+            self.transport.close()
+        else:
+            self._wait_for_next()
+
+    def _wait_for_next(self) -> None:
+        if self.timeout_keep_alive_task is None and not self.transport.is_closing():
+            handler = self.timeout_keep_alive_handler
+            self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, handler)
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -111,7 +196,7 @@ class DeadlineProtocol(HttpToolsProtocol):
 
     def _end_slow_request(self) -> None:
         self._receiving = None
-        if self.cycle is not None and self.cycle.response_started:
+        if self._is_refused or (self.cycle is not None and self.cycle.response_started):
             self.transport.close()
             return
         seconds = f"{self.limits.receive_seconds:g}"
@@ -124,18 +209,18 @@ class DeadlineProtocol(HttpToolsProtocol):
     def _refuse(self, problem: RequestProblem) -> None:
         """Answer without the application, and close."""
         if not self.transport.is_closing():
-            self.transport.write(render_refusal(problem))
+            self.transport.write(render_refusal(problem, {"connection": "close"}))
             self.transport.close()
 
 
-def render_refusal(problem: RequestProblem) -> bytes:
-    """Write an answer that refuses a request and closes the connection."""
+def render_refusal(problem: RequestProblem, more_headers: Mapping[str, str]) -> bytes:
+    """Write an answer that refuses a request."""
     body = encode(problem.to_dict())
-    headers = {"content-type": JSON, "content-length": str(len(body)), "connection": "close", **problem.headers}
+    headers = {"content-type": JSON, "content-length": str(len(body)), **problem.headers, **more_headers}
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     return b"".join([STATUS_LINE[problem.status], lines.encode("ascii"), b"\r\n", body])
 
 
-def with_limits(limits: ConnectionLimits) -> type[Any]:
+def with_limits(limits: ConnectionLimits, queue: FullQueue) -> type[Any]:
     """Return the protocol with these limits, which uvicorn makes for each connection."""
-    return type("LimitedProtocol", (DeadlineProtocol,), {"limits": limits})
+    return type("LimitedProtocol", (DeadlineProtocol,), {"limits": limits, "queue": queue})

@@ -26,10 +26,10 @@ import uvicorn
 from alembert.errors import BadFile, BadSetting
 from alembert.serve import LOOPBACK, ServeSettings, is_loopback
 from alembert.serve.app import make_app
-from alembert.serve.guards import HostCheck, TokenCheck
+from alembert.serve.guards import HeaderCheck, HostCheck, TokenCheck
 from alembert.serve.labels import LabelFile
 from alembert.serve.models import ServedModel
-from alembert.serve.protocol import ConnectionLimits, with_limits
+from alembert.serve.protocol import ConnectionLimits, FullQueue, with_limits
 from alembert.serve.service import Service
 
 _EVERY_ADDRESS: Final = ("0.0.0.0", "::", "")  # noqa: S104 (a token is needed then)
@@ -160,10 +160,11 @@ def make_server(config: ServerConfig, on_started: Callable[[], None] = lambda: N
     labels = None if config.label is None else LabelFile(config.label)
     service = Service(models, settings, labels=labels)
     token = None if config.token is None else TokenCheck(config.token)
+    headers = HeaderCheck(_hosts_of(config), token, settings.max_body_bytes)
     limits = ConnectionLimits(settings.receive_seconds, settings.send_seconds, settings.max_connections_per_address)
     listening = uvicorn.Config(
-        make_app(service, _hosts_of(config), token),
-        http=with_limits(limits),
+        make_app(service, headers),
+        http=with_limits(limits, FullQueue(headers, service.find_overload, service.metrics)),
         ws="none",
         loop="asyncio",
         lifespan="on",

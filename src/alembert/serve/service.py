@@ -20,10 +20,10 @@ from alembert.errors import UserError
 from alembert.serve import ServeSettings
 from alembert.serve.admission import Admission, DrainRate, Overloaded, count_characters, estimate_tokens
 from alembert.serve.batcher import Batcher, Ticket
-from alembert.serve.guards import log_bug
+from alembert.serve.guards import log_bug, to_busy
 from alembert.serve.labels import LabelFile
 from alembert.serve.metrics import Metrics
-from alembert.serve.models import BatchAnswer, Computation, ServedModel, ServiceInput, is_same_answer
+from alembert.serve.models import PROBE_TEXT, BatchAnswer, Computation, ServedModel, ServiceInput, is_same_answer
 from alembert.serve.wire import RequestProblem
 
 _MAX_ROUNDS: Final = 3
@@ -41,18 +41,26 @@ class Readiness:
         self._batcher = batcher
         self._interval = interval
         self._clock = clock
-        self._questions = [(model, model.prediction(), model.probe) for model in models if model.probe is not None]
+        every = list(models)
+        self._questions = [(model, model.prediction(), model.probe) for model in every if model.probe is not None]
+        self._embeddings = [model.embedding() for model in every if model.embedder is not None]
         self._expected: dict[str, Any] = {}
         self._asked_at: float | None = None
         self.problem = "the service is starting"
         """Why the service is not ready; empty if it is."""
 
     async def start(self) -> None:
-        """Note the answers that are expected from now on, and measure the speed of the slowest model."""
+        """Note the answers that are expected from now on, and measure the speed of the slowest model.
+
+        Vectors are made, too, so that the first client need not wait until their graph is compiled.
+        """
         rates = []
         for model, computation, probe in self._questions:
             self._expected[model.name] = await self._ask(computation, probe)
             rates.append(await self._measure(computation, probe))
+        for embedding in self._embeddings:
+            await self._ask(embedding, PROBE_TEXT)
+            rates.append(await self._measure(embedding, PROBE_TEXT))
         if rates:
             self._batcher.admission.rate.reset(min(rates))
         self.problem = ""
@@ -195,31 +203,25 @@ class Service:
             costs = [estimate_tokens(item) for item in inputs] if tokens is None else tokens
             ticket = self.batcher.submit(computation, examples, costs)
         except Overloaded as full:
-            raise self._busy(full) from None
+            raise to_busy(full) from None
         self.metrics.count("characters_total", sum(map(count_characters, inputs)))
         return ticket
 
     def check_queue(self, size: int) -> None:
         """Refuse a request by the bytes of its body if there is no room for as little, or the service stops."""
         self._check_running()
-        try:
-            self.batcher.admission.check_body(size)
-        except Overloaded as full:
-            raise self._busy(full) from None
+        full = self.find_overload(size)
+        if full is not None:
+            raise to_busy(full)
+
+    def find_overload(self, size: int) -> Overloaded | None:
+        """Return the refusal of a body of so many bytes, if the queue is full; not of a service that stops."""
+        return None if self.is_stopping else self.batcher.admission.find_overload(size)
 
     def _check_running(self) -> None:
         if self.is_stopping:
             headers = {"connection": "close", "retry-after": "5"}
             raise RequestProblem(503, "stopping", "The server is stopping. Send the request again.", headers)
-
-    def _busy(self, full: Overloaded) -> RequestProblem:
-        return RequestProblem(
-            429,
-            "busy",
-            f"The server is busy: this request would take {full.waiting_seconds:.0f} s, and the limit is "
-            f"{self.settings.max_queue_seconds:g} s. Send it again in {full.retry_after} s.",
-            {"retry-after": str(full.retry_after)},
-        )
 
     def finish(self, ticket: Ticket) -> None:
         """Take a request out of the queue, answered or not, and note its times."""
