@@ -19,9 +19,9 @@ back to float: one, then two, four and so on, each time with everything else qua
 the price of keeping up to twice as many in float as would do.
 
 The faster format is chosen by running the model itself in both over the same rows: libraries differ as much in what they
-do between products as in the products that `doctor` measures. The faster over many rows wins, unless another comes near it
-and answers single rows sooner, which is what people notice. On a noisy machine the same command may choose either of two
-that are near each other; `ExportSettings.format` names one.
+do between products as in the products that `doctor` measures. Full batches of rows of natural length and a row of 128
+tokens alone count alike, since people annotate files and wait for single texts. On a noisy machine the same command may
+choose either of two that are near each other; `ExportSettings.format` names one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
@@ -51,7 +50,7 @@ from alembert.compress.openvino import build_openvino
 from alembert.data.windows import Row
 from alembert.hardware.runtimes import import_onnxruntime, import_openvino
 from alembert.nn.model import Model
-from alembert.tasks.runtime.export import CompileGraph, ExportedGraph, OnnxGraph, OpenVinoGraph
+from alembert.tasks.runtime.export import TOKEN_BUDGET, CompileGraph, ExportedGraph, OnnxGraph, OpenVinoGraph
 from alembert.tasks.runtime.export_files import RUNTIME_PACKAGES, ExportFormat
 
 if TYPE_CHECKING:
@@ -320,8 +319,11 @@ class FloatFallback(Generic[GraphT]):
 
 
 ROUNDS: Final = 5
-NEAR_SHARE: Final = 0.85
-"""Share of the best speed that counts as near it."""
+BATCHES_PER_THREAD: Final = 4
+"""Fewer would leave a thread without work for much of the time."""
+LONE_TOKENS: Final = 128
+"""Tokens of the row that is computed alone: a passage. Shorter ones hardly tell libraries apart."""
+LONE_CALLS: Final = 8
 Timer = Callable[[], float]
 
 
@@ -331,30 +333,48 @@ class FormatSpeed:
 
     tokens_per_second: float
     milliseconds: float
-    """What a single row took, the middle of all."""
+    """What a single row took."""
 
     def __str__(self) -> str:
         return f"{self.tokens_per_second:,.0f} tokens a second, {self.milliseconds:.1f} ms for one row alone"
 
 
+def fill_batches(rows: Sequence[Row], threads: int) -> list[Row]:
+    """Repeat rows until each thread has some full batches of them."""
+    needed = BATCHES_PER_THREAD * threads * TOKEN_BUDGET
+    return list(rows) * max(1, -(-needed // sum(row.length for row in rows)))
+
+
+def stretch_row(row: Row, tokens: int) -> Row:
+    """Repeat or cut a row so that it has so many tokens.
+
+    >>> stretch_row(Row(np.array([5, 6, 7]), positions=np.arange(3)), 5).ids.tolist()
+    [5, 6, 7, 5, 6]
+    """
+    order = np.arange(tokens) % row.length
+    features = row.features and replace(row.features, rows_TF=row.features.rows_TF[order])
+    segments = None if row.segments is None else row.segments[order]
+    return replace(row, ids=row.ids[order], segments=segments, features=features, positions=np.arange(tokens))
+
+
 def measure_format_speeds(
-    graphs: Mapping[ExportFormat, ExportedGraph], rows: Sequence[Row], clock: Timer = perf_counter
+    graphs: Mapping[ExportFormat, ExportedGraph], rows: Sequence[Row], lone: Row, clock: Timer = perf_counter
 ) -> dict[ExportFormat, FormatSpeed]:
-    """Measure graphs in turn, all rows together and one by one; each has read them before."""
+    """Measure graphs in turn, over all rows together and over one row alone; each has read them before.
+
+    The fastest turn of each counts: other work on the machine only adds to the time.
+    """
     tokens = sum(row.length for row in rows)
     together: dict[ExportFormat, list[float]] = {form: [] for form in graphs}
     single: dict[ExportFormat, list[float]] = {form: [] for form in graphs}
     for turn in range(1 + ROUNDS):
         for form, graph in graphs.items():
             all_rows = _time_rows(graph, rows, clock)
-            alone = [_time_rows(graph, [row], clock) for row in rows[turn::ROUNDS]]
+            alone = [_time_rows(graph, [lone], clock) for _ in range(LONE_CALLS)]
             if turn:
                 together[form].append(all_rows)
                 single[form] += alone
-    return {
-        form: FormatSpeed(tokens / max(median(together[form]), 1e-9), 1000 * median(single[form] or together[form]))
-        for form in graphs
-    }
+    return {form: FormatSpeed(tokens / max(min(together[form]), 1e-9), 1000 * min(single[form])) for form in graphs}
 
 
 def _time_rows(graph: ExportedGraph, rows: Sequence[Row], clock: Timer) -> float:
@@ -364,16 +384,14 @@ def _time_rows(graph: ExportedGraph, rows: Sequence[Row], clock: Timer) -> float
 
 
 def choose_format(speeds: Mapping[ExportFormat, FormatSpeed]) -> ExportFormat:
-    """Take the fastest over many rows, or one that comes near it and answers single rows sooner.
+    """Take the format that is faster in the geometric mean of many rows and single ones.
 
     >>> choose_format({"openvino": FormatSpeed(900, 7.0), "onnx": FormatSpeed(1000, 8.0)})
     'openvino'
     >>> choose_format({"openvino": FormatSpeed(500, 7.0), "onnx": FormatSpeed(1000, 8.0)})
     'onnx'
     """
-    best = max(speed.tokens_per_second for speed in speeds.values())
-    near = [form for form, speed in speeds.items() if speed.tokens_per_second >= NEAR_SHARE * best]
-    return min(near, key=lambda form: speeds[form].milliseconds)
+    return max(speeds, key=lambda form: speeds[form].tokens_per_second / max(speeds[form].milliseconds, 1e-9))
 
 
 def describe_speeds(speeds: Mapping[ExportFormat, FormatSpeed]) -> str:
