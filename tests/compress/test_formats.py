@@ -51,7 +51,7 @@ def test_speed_is_tokens_over_seconds_and_latency_that_of_single_rows() -> None:
     assert found["onnx"].milliseconds == pytest.approx(300)
     assert choose_format(found) == "onnx"
     assert describe_speeds(found).startswith(
-        "in openvino 375 tokens a second, 600.0 ms for one row alone; in onnxruntime"
+        "in openvino 375 tokens a CPU second, 600.0 CPU ms for one row alone; in onnxruntime"
     )
 
 

@@ -20,8 +20,8 @@ the price of keeping up to twice as many in float as would do.
 
 The faster format is chosen by running the model itself in both over the same rows: libraries differ as much in what they
 do between products as in the products that `doctor` measures. Full batches of rows of natural length and a row of 128
-tokens alone count alike, since people annotate files and wait for single texts. On a noisy machine the same command may
-choose either of two that are near each other; `ExportSettings.format` names one.
+tokens alone count alike, since people annotate files and wait for single texts. What counts is CPU time: on a busy
+machine seconds of the clock say more about the other work. `ExportSettings.format` names a format instead.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -329,14 +329,14 @@ Timer = Callable[[], float]
 
 @dataclass(frozen=True)
 class FormatSpeed:
-    """How fast a graph was."""
+    """How fast a graph was, in CPU time."""
 
     tokens_per_second: float
     milliseconds: float
     """What a single row took."""
 
     def __str__(self) -> str:
-        return f"{self.tokens_per_second:,.0f} tokens a second, {self.milliseconds:.1f} ms for one row alone"
+        return f"{self.tokens_per_second:,.0f} tokens a CPU second, {self.milliseconds:.1f} CPU ms for one row alone"
 
 
 def fill_batches(rows: Sequence[Row], threads: int) -> list[Row]:
@@ -358,11 +358,11 @@ def stretch_row(row: Row, tokens: int) -> Row:
 
 
 def measure_format_speeds(
-    graphs: Mapping[ExportFormat, ExportedGraph], rows: Sequence[Row], lone: Row, clock: Timer = perf_counter
+    graphs: Mapping[ExportFormat, ExportedGraph], rows: Sequence[Row], lone: Row, clock: Timer = process_time
 ) -> dict[ExportFormat, FormatSpeed]:
     """Measure graphs in turn, over all rows together and over one row alone; each has read them before.
 
-    The fastest turn of each counts: other work on the machine only adds to the time.
+    CPU time of all threads counts, and of each graph the fastest turn: other work on the machine changes little then.
     """
     tokens = sum(row.length for row in rows)
     together: dict[ExportFormat, list[float]] = {form: [] for form in graphs}
