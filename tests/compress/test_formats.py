@@ -11,7 +11,7 @@ import pytest
 from alembert.compress import ExportSettings
 from alembert.compress import export as exporting
 from alembert.compress.export import ExportData, export
-from alembert.compress.formats import (
+from alembert.compress.measure import (
     FormatSpeed,
     choose_format,
     describe_speeds,

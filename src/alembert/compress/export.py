@@ -18,18 +18,18 @@ from typing import Any, Final
 from alembert import artifact, hardware
 from alembert.compress import ExportSettings
 from alembert.compress.card import ExportReport, TaskMeasurement, render_card
-from alembert.compress.formats import (
+from alembert.compress.formats import FloatFallback, GraphBuilder, create_builder
+from alembert.compress.measure import (
     LONE_TOKENS,
-    FloatFallback,
-    GraphBuilder,
+    ExportData,
+    ExportedTask,
+    Fp32Baseline,
     choose_format,
-    create_builder,
     describe_speeds,
     fill_batches,
     measure_format_speeds,
     stretch_row,
 )
-from alembert.compress.measure import ExportData, ExportedTask, Fp32Baseline
 from alembert.compress.network import check_exportable
 from alembert.data.windows import REFERENCE_TOKENS, Row
 from alembert.errors import BadSetting
