@@ -8,6 +8,8 @@ the numbers of the standard form, up to rounding:
 - The factors that make channels alike move into the scales of the product before, wherever what lies between is linear
   in each channel: values through attention, and ReLU.
 - ReLU is left to the rounding behind it, which ends at zero anyway.
+- Blocks compute (T, B, D): then attention multiplies queries, keys and values where they are (FusedMatMul), and only
+  what it makes of them is copied.
 
 ONNX Runtime also has MultiHeadAttention and SkipLayerNormalization; on CPUs both are slower than what they replace
 (docs/lab/export.md).
@@ -21,6 +23,7 @@ the price of keeping up to twice as many in float as would do.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -79,6 +82,8 @@ class _Product:
 class RuntimeOnnxOperations(QuantisedOnnxOperations):
     """The operations of ONNX Runtime. Values remember the products that they were made of."""
 
+    token_axis = 0
+
     def __init__(self, seen: Mapping[str, ActivationRange]) -> None:
         super().__init__(seen)
         self.domains[DOMAIN] = 1
@@ -87,6 +92,8 @@ class RuntimeOnnxOperations(QuantisedOnnxOperations):
         """What ReLU made -> what it was made of."""
         self._mixed: dict[str, str] = {}
         """Values as the heads see them, and what attention makes of them -> the product that they were."""
+        self._by_token: dict[str, str] = {}
+        """What the heads see (B, H, T, K) -> the same by token (T, B, H, K)."""
 
     # -- products
 
@@ -142,18 +149,37 @@ class RuntimeOnnxOperations(QuantisedOnnxOperations):
         self._rectified[value] = states
         return value
 
-    def split_heads(self, states_BTD: str, heads: int, size: int) -> str:
-        value = super().split_heads(states_BTD, heads, size)
-        self._mixed[value] = states_BTD
+    # -- attention
+
+    def enter_blocks(self, states_BTD: str) -> str:
+        return self._node("Transpose", states_BTD, perm=[1, 0, 2])
+
+    def leave_blocks(self, states: str) -> str:
+        return self._node("Transpose", states, perm=[1, 0, 2])
+
+    def split_heads(self, states: str, heads: int, size: int) -> str:
+        by_token_TBHK = self._node("Reshape", states, self._whole([0, 0, heads, size]))
+        value = self._node("Transpose", by_token_TBHK, perm=[1, 2, 0, 3])
+        self._mixed[value] = states
+        self._by_token[value] = by_token_TBHK
         return value
 
     def attention(self, query: str, key: str, value: str, size: int) -> str:
-        mixed = super().attention(query, key, value, size)
+        scores = self._multiply_heads(query, key, alpha=1 / math.sqrt(size), transB=1)
+        weights = self._node("Softmax", self.add(scores, self.unseen_B11T), axis=-1)
+        mixed = self._multiply_heads(weights, value)
         self._mixed[mixed] = self._mixed[value]
         return mixed
 
+    def _multiply_heads(self, one: str, other: str, **options: Any) -> str:
+        """Multiply (B, H, T, K) with another; what was made of (T, B, H, K) alone is read as it was."""
+        options |= {"transBatchA": int(one in self._by_token), "transBatchB": int(other in self._by_token)}
+        inputs = (self._by_token.get(value, value) for value in (one, other))
+        return self._node("FusedMatMul", *inputs, domain=DOMAIN, **options)
+
     def merge_heads(self, states_BHTK: str, width: int) -> str:
-        value = super().merge_heads(states_BHTK, width)
+        by_token_TBHK = self._node("Transpose", states_BHTK, perm=[2, 0, 1, 3])
+        value = self._node("Reshape", by_token_TBHK, self._whole([0, 0, width]))
         self._mixed[value] = self._mixed[states_BHTK]
         return value
 
