@@ -107,7 +107,8 @@ def test_the_form_for_onnx_runtime_has_fewer_steps() -> None:
         for build in (build_runtime_int8, build_int8)
     )
     assert {kinds[name] for name in ("Relu", "Split", "DequantizeLinear")} == {0}
-    assert kinds["Mul"] == others["Mul"] - 4  # in each of the two layers the factors of values and of the inner states
+    assert kinds["Mul"] == others["Mul"] - 6  # in each of two layers the factors of queries, values and inner states
+    assert (kinds["Transpose"], others["Transpose"]) == (2 + 2, 2 * 5)  # and into the blocks and out of them
     assert kinds["MatMulIntegerToFloat"] == 2 * 6 + 1
 
 

@@ -18,19 +18,23 @@ from typing import Any, Final
 from alembert import artifact, hardware
 from alembert.compress import ExportSettings
 from alembert.compress.card import ExportReport, TaskMeasurement, render_card
-from alembert.compress.formats import (
-    FloatFallback,
-    GraphBuilder,
+from alembert.compress.formats import FloatFallback, GraphBuilder, create_builder
+from alembert.compress.measure import (
+    LONE_TOKENS,
+    ExportData,
+    ExportedTask,
+    Fp32Baseline,
     choose_format,
-    create_builder,
     describe_speeds,
+    fill_batches,
     measure_format_speeds,
+    stretch_row,
 )
-from alembert.compress.measure import ExportData, ExportedTask, Fp32Baseline
 from alembert.compress.network import check_exportable
 from alembert.data.windows import REFERENCE_TOKENS, Row
 from alembert.errors import BadSetting
 from alembert.files.checkpoint import Checkpoint
+from alembert.hardware.torch_settings import choose_threads
 from alembert.nn.config import count_multiplications_per_token
 from alembert.tasks.files import (
     HASH_FILES,
@@ -112,7 +116,9 @@ def _choose_format(
         chosen, reason = formats.get(verdict.value, "onnx"), verdict.reason
     else:
         say("trying the model in both formats")
-        speeds = measure_format_speeds(_build_graphs(available, checkpoint, settings, parts, rows), rows)
+        lone = stretch_row(max(rows, key=lambda row: row.length), min(LONE_TOKENS, checkpoint.max_tokens))
+        graphs = _build_graphs(available, checkpoint, settings, parts, rows)
+        speeds = measure_format_speeds(graphs, fill_batches(rows, choose_threads().count), lone)
         chosen, reason = choose_format(speeds), describe_speeds(speeds)
     say(f"format {chosen}: {reason}")
     return chosen

@@ -1,4 +1,4 @@
-"""Graphs in each format: int8 for ONNX Runtime, the products that stay in float, and which format is faster.
+"""Graphs in each format: int8 for ONNX Runtime, and the products that stay in float.
 
 The graph for ONNX Runtime. In: what `onnx.QuantisedOnnxOperations` takes. Out: a file that ONNX Runtime alone reads, with
 the numbers of the standard form, up to rounding:
@@ -8,6 +8,8 @@ the numbers of the standard form, up to rounding:
 - The factors that make channels alike move into the scales of the product before, wherever what lies between is linear
   in each channel: values through attention, and ReLU.
 - ReLU is left to the rounding behind it, which ends at zero anyway.
+- Blocks compute (T, B, D): then attention multiplies queries, keys and values where they are (FusedMatMul), and only
+  what it makes of them is copied.
 
 ONNX Runtime also has MultiHeadAttention and SkipLayerNormalization; on CPUs both are slower than what they replace
 (docs/lab/export.md).
@@ -17,22 +19,15 @@ ONNX Runtime also has MultiHeadAttention and SkipLayerNormalization; on CPUs bot
 `FloatFallback` limits what int8 costs. All products are quantised first. If that costs too much, those that harm most go
 back to float: one, then two, four and so on, each time with everything else quantised anew. So few tries are needed, at
 the price of keeping up to twice as many in float as would do.
-
-The faster format is chosen by running the model itself in both over the same rows: libraries differ as much in what they
-do between products as in the products that `doctor` measures. The faster over many rows wins, unless another comes near it
-and answers single rows sooner, which is what people notice. On a noisy machine the same command may choose either of two
-that are near each other; `ExportSettings.format` names one.
 """
 
 from __future__ import annotations
 
-from collections import deque
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from statistics import median
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -51,8 +46,8 @@ from alembert.compress.openvino import build_openvino
 from alembert.data.windows import Row
 from alembert.hardware.runtimes import import_onnxruntime, import_openvino
 from alembert.nn.model import Model
-from alembert.tasks.runtime.export import CompileGraph, ExportedGraph, OnnxGraph, OpenVinoGraph
-from alembert.tasks.runtime.export_files import RUNTIME_PACKAGES, ExportFormat
+from alembert.tasks.runtime.export import CompileGraph, OnnxGraph, OpenVinoGraph
+from alembert.tasks.runtime.export_files import ExportFormat
 
 if TYPE_CHECKING:
     from openvino import Model as Graph
@@ -87,6 +82,8 @@ class _Product:
 class RuntimeOnnxOperations(QuantisedOnnxOperations):
     """The operations of ONNX Runtime. Values remember the products that they were made of."""
 
+    token_axis = 0
+
     def __init__(self, seen: Mapping[str, ActivationRange]) -> None:
         super().__init__(seen)
         self.domains[DOMAIN] = 1
@@ -95,6 +92,8 @@ class RuntimeOnnxOperations(QuantisedOnnxOperations):
         """What ReLU made -> what it was made of."""
         self._mixed: dict[str, str] = {}
         """Values as the heads see them, and what attention makes of them -> the product that they were."""
+        self._by_token: dict[str, str] = {}
+        """What the heads see (B, H, T, K) -> the same by token (T, B, H, K)."""
 
     # -- products
 
@@ -150,18 +149,37 @@ class RuntimeOnnxOperations(QuantisedOnnxOperations):
         self._rectified[value] = states
         return value
 
-    def split_heads(self, states_BTD: str, heads: int, size: int) -> str:
-        value = super().split_heads(states_BTD, heads, size)
-        self._mixed[value] = states_BTD
+    # -- attention
+
+    def enter_blocks(self, states_BTD: str) -> str:
+        return self._node("Transpose", states_BTD, perm=[1, 0, 2])
+
+    def leave_blocks(self, states: str) -> str:
+        return self._node("Transpose", states, perm=[1, 0, 2])
+
+    def split_heads(self, states: str, heads: int, size: int) -> str:
+        by_token_TBHK = self._node("Reshape", states, self._whole([0, 0, heads, size]))
+        value = self._node("Transpose", by_token_TBHK, perm=[1, 2, 0, 3])
+        self._mixed[value] = states
+        self._by_token[value] = by_token_TBHK
         return value
 
     def attention(self, query: str, key: str, value: str, size: int) -> str:
-        mixed = super().attention(query, key, value, size)
+        scores = self._multiply_heads(query, key, alpha=1 / math.sqrt(size), transB=1)
+        weights = self._node("Softmax", self.add(scores, self.unseen_B11T), axis=-1)
+        mixed = self._multiply_heads(weights, value)
         self._mixed[mixed] = self._mixed[value]
         return mixed
 
+    def _multiply_heads(self, one: str, other: str, **options: Any) -> str:
+        """Multiply (B, H, T, K) with another; what was made of (T, B, H, K) alone is read as it was."""
+        options |= {"transBatchA": int(one in self._by_token), "transBatchB": int(other in self._by_token)}
+        inputs = (self._by_token.get(value, value) for value in (one, other))
+        return self._node("FusedMatMul", *inputs, domain=DOMAIN, **options)
+
     def merge_heads(self, states_BHTK: str, width: int) -> str:
-        value = super().merge_heads(states_BHTK, width)
+        by_token_TBHK = self._node("Transpose", states_BHTK, perm=[2, 0, 1, 3])
+        value = self._node("Reshape", by_token_TBHK, self._whole([0, 0, width]))
         self._mixed[value] = self._mixed[states_BHTK]
         return value
 
@@ -317,64 +335,3 @@ class FloatFallback(Generic[GraphT]):
                 return graph, in_float
             count *= 2
         return None
-
-
-ROUNDS: Final = 5
-NEAR_SHARE: Final = 0.85
-"""Share of the best speed that counts as near it."""
-Timer = Callable[[], float]
-
-
-@dataclass(frozen=True)
-class FormatSpeed:
-    """How fast a graph was."""
-
-    tokens_per_second: float
-    milliseconds: float
-    """What a single row took, the middle of all."""
-
-    def __str__(self) -> str:
-        return f"{self.tokens_per_second:,.0f} tokens a second, {self.milliseconds:.1f} ms for one row alone"
-
-
-def measure_format_speeds(
-    graphs: Mapping[ExportFormat, ExportedGraph], rows: Sequence[Row], clock: Timer = perf_counter
-) -> dict[ExportFormat, FormatSpeed]:
-    """Measure graphs in turn, all rows together and one by one; each has read them before."""
-    tokens = sum(row.length for row in rows)
-    together: dict[ExportFormat, list[float]] = {form: [] for form in graphs}
-    single: dict[ExportFormat, list[float]] = {form: [] for form in graphs}
-    for turn in range(1 + ROUNDS):
-        for form, graph in graphs.items():
-            all_rows = _time_rows(graph, rows, clock)
-            alone = [_time_rows(graph, [row], clock) for row in rows[turn::ROUNDS]]
-            if turn:
-                together[form].append(all_rows)
-                single[form] += alone
-    return {
-        form: FormatSpeed(tokens / max(median(together[form]), 1e-9), 1000 * median(single[form] or together[form]))
-        for form in graphs
-    }
-
-
-def _time_rows(graph: ExportedGraph, rows: Sequence[Row], clock: Timer) -> float:
-    began = clock()
-    deque(graph.head_outputs(list(graph.heads), rows), maxlen=0)
-    return clock() - began
-
-
-def choose_format(speeds: Mapping[ExportFormat, FormatSpeed]) -> ExportFormat:
-    """Take the fastest over many rows, or one that comes near it and answers single rows sooner.
-
-    >>> choose_format({"openvino": FormatSpeed(900, 7.0), "onnx": FormatSpeed(1000, 8.0)})
-    'openvino'
-    >>> choose_format({"openvino": FormatSpeed(500, 7.0), "onnx": FormatSpeed(1000, 8.0)})
-    'onnx'
-    """
-    best = max(speed.tokens_per_second for speed in speeds.values())
-    near = [form for form, speed in speeds.items() if speed.tokens_per_second >= NEAR_SHARE * best]
-    return min(near, key=lambda form: speeds[form].milliseconds)
-
-
-def describe_speeds(speeds: Mapping[ExportFormat, FormatSpeed]) -> str:
-    return "; ".join(f"in {RUNTIME_PACKAGES[form]} {speed}" for form, speed in speeds.items())

@@ -1,16 +1,25 @@
-"""What an Export costs and gains for a task: its scores, answers and speed against fp32.
+"""What an Export costs and gains for a task, its scores, answers and speed against fp32, and which format is faster.
 
 An `ExportedTask` is one task of the model with its head and examples; an `ExportCandidate` is a form of the model that
 may become the Export; `Fp32Baseline` compares candidates with fp32.
+
+The faster format is chosen by running the model itself in both over the same rows: libraries differ as much in what they
+do between products as in the products that `doctor` measures. Full batches of rows of natural length and a row of 128
+tokens alone count alike, since people annotate files and wait for single texts. What counts is CPU time: on a busy
+machine seconds of the clock say more about the other work. `ExportSettings.format` names a format instead.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from time import process_time
+from typing import Any, Final, Protocol
+
+import numpy as np
 
 from alembert.compress.card import TaskMeasurement
 from alembert.data.windows import Row
@@ -21,8 +30,8 @@ from alembert.tasks.example import EncodedExample, get_group_ids
 from alembert.tasks.files import SavedTask
 from alembert.tasks.metrics import compare_paired
 from alembert.tasks.runtime import Runner
-from alembert.tasks.runtime.export import ExportedGraph, GraphRunner
-from alembert.tasks.runtime.export_files import DecodingWeights, HeadMetadata
+from alembert.tasks.runtime.export import TOKEN_BUDGET, ExportedGraph, GraphRunner
+from alembert.tasks.runtime.export_files import RUNTIME_PACKAGES, DecodingWeights, ExportFormat, HeadMetadata
 from alembert.tasks.runtime.torch import ModelRunner
 from alembert.tasks.task import AnyTask
 
@@ -239,3 +248,83 @@ class Fp32Baseline:
             tokens_per_second={form: speed.tokens_per_second for form, speed in speeds.items()},
             machine=material.machine,
         )
+
+
+ROUNDS: Final = 5
+BATCHES_PER_THREAD: Final = 4
+"""Fewer would leave a thread without work for much of the time."""
+LONE_TOKENS: Final = 128
+"""Tokens of the row that is computed alone: a passage. Shorter ones hardly tell libraries apart."""
+LONE_CALLS: Final = 8
+Timer = Callable[[], float]
+
+
+@dataclass(frozen=True)
+class FormatSpeed:
+    """How fast a graph was, in CPU time."""
+
+    tokens_per_second: float
+    milliseconds: float
+    """What a single row took."""
+
+    def __str__(self) -> str:
+        return f"{self.tokens_per_second:,.0f} tokens a CPU second, {self.milliseconds:.1f} CPU ms for one row alone"
+
+
+def fill_batches(rows: Sequence[Row], threads: int) -> list[Row]:
+    """Repeat rows until each thread has some full batches of them."""
+    needed = BATCHES_PER_THREAD * threads * TOKEN_BUDGET
+    return list(rows) * max(1, -(-needed // sum(row.length for row in rows)))
+
+
+def stretch_row(row: Row, tokens: int) -> Row:
+    """Repeat or cut a row so that it has so many tokens.
+
+    >>> stretch_row(Row(np.array([5, 6, 7]), positions=np.arange(3)), 5).ids.tolist()
+    [5, 6, 7, 5, 6]
+    """
+    order = np.arange(tokens) % row.length
+    features = row.features and replace(row.features, rows_TF=row.features.rows_TF[order])
+    segments = None if row.segments is None else row.segments[order]
+    return replace(row, ids=row.ids[order], segments=segments, features=features, positions=np.arange(tokens))
+
+
+def measure_format_speeds(
+    graphs: Mapping[ExportFormat, ExportedGraph], rows: Sequence[Row], lone: Row, clock: Timer = process_time
+) -> dict[ExportFormat, FormatSpeed]:
+    """Measure graphs in turn, over all rows together and over one row alone; each has read them before.
+
+    CPU time of all threads counts, and of each graph the fastest turn: other work on the machine changes little then.
+    """
+    tokens = sum(row.length for row in rows)
+    together: dict[ExportFormat, list[float]] = {form: [] for form in graphs}
+    single: dict[ExportFormat, list[float]] = {form: [] for form in graphs}
+    for turn in range(1 + ROUNDS):
+        for form, graph in graphs.items():
+            all_rows = _time_rows(graph, rows, clock)
+            alone = [_time_rows(graph, [lone], clock) for _ in range(LONE_CALLS)]
+            if turn:
+                together[form].append(all_rows)
+                single[form] += alone
+    return {form: FormatSpeed(tokens / max(min(together[form]), 1e-9), 1000 * min(single[form])) for form in graphs}
+
+
+def _time_rows(graph: ExportedGraph, rows: Sequence[Row], clock: Timer) -> float:
+    began = clock()
+    deque(graph.head_outputs(list(graph.heads), rows), maxlen=0)
+    return clock() - began
+
+
+def choose_format(speeds: Mapping[ExportFormat, FormatSpeed]) -> ExportFormat:
+    """Take the format that is faster in the geometric mean of many rows and single ones.
+
+    >>> choose_format({"openvino": FormatSpeed(900, 7.0), "onnx": FormatSpeed(1000, 8.0)})
+    'openvino'
+    >>> choose_format({"openvino": FormatSpeed(500, 7.0), "onnx": FormatSpeed(1000, 8.0)})
+    'onnx'
+    """
+    return max(speeds, key=lambda form: speeds[form].tokens_per_second / max(speeds[form].milliseconds, 1e-9))
+
+
+def describe_speeds(speeds: Mapping[ExportFormat, FormatSpeed]) -> str:
+    return "; ".join(f"in {RUNTIME_PACKAGES[form]} {speed}" for form, speed in speeds.items())

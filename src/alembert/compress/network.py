@@ -44,6 +44,8 @@ class Operations(Protocol):
     """Token ids (B, T), an input of the graph."""
     segments: Node
     """Segments (B, T), an input of the graph."""
+    token_axis: int
+    """The axis of tokens in states between `enter_blocks` and `leave_blocks`."""
 
     def constant(self, name: str, values: FloatArray) -> Node: ...
 
@@ -80,11 +82,17 @@ class Operations(Protocol):
     def norm(self, states: Node, scale: Node, bias: Node, eps: float) -> Node:
         """Bring the last axis to mean 0 and variance 1, and then to scale and bias."""
 
-    def split_heads(self, states_BTD: Node, heads: int, size: int) -> Node:
-        """Bring (B, T, D) into the form (B, H, T, K)."""
+    def enter_blocks(self, states_BTD: Node) -> Node:
+        """Bring states into the layout in which blocks are computed: (B, T, D) or (T, B, D)."""
+
+    def leave_blocks(self, states: Node) -> Node:
+        """Bring states of blocks into the form (B, T, D)."""
+
+    def split_heads(self, states: Node, heads: int, size: int) -> Node:
+        """Bring states of blocks into the form (B, H, T, K)."""
 
     def merge_heads(self, states_BHTK: Node, width: int) -> Node:
-        """Bring (B, H, T, K) into the form (B, T, D)."""
+        """Bring (B, H, T, K) into the layout of blocks."""
 
     def attention(self, query: Node, key: Node, value: Node, size: int) -> Node:
         """Let queries see the real tokens; `size` is that of a head."""
@@ -141,13 +149,13 @@ class _Network:
 
     def describe(self) -> None:
         """Make the outputs of all heads."""
-        states = self._embed()
+        states = self.ops.enter_blocks(self._embed())
         after = []
         for layer, block in enumerate(self.config.layer_order):
             is_last = layer == len(self.config.layer_order) - 1
             first = is_last and all(map(_reads_first_token, self.specs.values()))
             states = self._block(states, layer, f"encoder.blocks.{block}", first=first)
-            after.append(states)
+            after.append(self.ops.leave_blocks(states))
         last = self._normalise_last(after[-1])
         for name, spec in self.specs.items():
             read = [*map(self._normalise_last, after[:-1]), last] if spec.pooling == "layers" else [last]
@@ -174,7 +182,7 @@ class _Network:
         """Apply a block; `first`: only the first token of each document leaves it."""
         read = self._norm(states, f"{prefix}.attention_norm") if self._is_pre_norm else states
         seen = self._attend(read, layer, f"{prefix}.attention", first=first)
-        states = self.ops.add(self.ops.first(states, 1) if first else states, seen)
+        states = self.ops.add(self.ops.first(states, self.ops.token_axis) if first else states, seen)
         if self._is_pre_norm:
             fed = self._feed_forward(self._norm(states, f"{prefix}.output_norm"), layer, prefix)
             return self.ops.add(states, fed)

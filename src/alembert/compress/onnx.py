@@ -76,6 +76,7 @@ class OnnxOperations:
     ids = "input_ids"
     segments = "token_type_ids"
     mask = "attention_mask"
+    token_axis = 1
 
     def __init__(self) -> None:
         self.has_features = False
@@ -200,6 +201,12 @@ class OnnxOperations:
         return self._node("Squeeze", states_B1D, self._whole([1]))
 
     # -- attention and real tokens
+
+    def enter_blocks(self, states_BTD: str) -> str:
+        return states_BTD
+
+    def leave_blocks(self, states: str) -> str:
+        return states
 
     def split_heads(self, states_BTD: str, heads: int, size: int) -> str:
         by_token = self._node("Reshape", states_BTD, self._whole([0, 0, heads, size]))

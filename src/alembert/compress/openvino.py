@@ -50,6 +50,8 @@ def build_openvino(model: Model, *heads: str) -> Graph:
 class OpenVinoOperations:
     """The operations of OpenVINO."""
 
+    token_axis = 1
+
     def __init__(self) -> None:
         self.openvino = import_openvino()
         self.ops: Any = self.openvino.opset13
@@ -140,6 +142,12 @@ class OpenVinoOperations:
         return self._node("squeeze", states_B1D, self._whole([1]))
 
     # -- attention and real tokens
+
+    def enter_blocks(self, states_BTD: Any) -> Any:
+        return states_BTD
+
+    def leave_blocks(self, states: Any) -> Any:
+        return states
 
     def split_heads(self, states_BTD: Any, heads: int, size: int) -> Node:
         by_token = self.ops.reshape(states_BTD, self._whole([0, 0, heads, size]), True)
