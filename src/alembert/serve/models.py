@@ -242,9 +242,7 @@ def compute_each(compute: Callable[[Sequence[Any]], BatchAnswer], items: Sequenc
     """Compute a batch; if it fails, compute each item alone, so that one cannot spoil the answers of the others."""
     try:
         return compute(items)
-    except (
-        BaseException
-    ) as problem:  # a panic of a library in Rust is no Exception; it would end the lane that computes
+    except BaseException as problem:  # a panic of a library in Rust is no Exception, and must not end the lane
         if len(items) == 1:
             return BatchAnswer([_to_exception(problem)])
     parts = [compute_each(compute, [item]) for item in items]
