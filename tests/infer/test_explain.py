@@ -197,8 +197,8 @@ def test_a_word_beside_the_answer_is_called_so(scores: tuple[float, ...], leans:
     words = tuple(WordScore("ab", 3 * n, 3 * n + 2, score) for n, score in enumerate(scores))
     found = replace(made(2.0), texts=("ab ab ab ab",), words=words, span=(6, 8))
     assert found.leans_on_border() is leans
-    assert any("beside the answer" in line for line in found.to_lines()) is leans
-    assert ("beside the answer" in render_explanation_summary(found)) is leans
+    assert any("beside the span" in line for line in found.to_lines()) is leans
+    assert ("beside the span" in render_explanation_summary(found)) is leans
 
 
 def test_scores_that_do_not_add_up_are_pointed_out() -> None:

@@ -21,7 +21,7 @@ Method = Literal["gradients", "occlusion"]
 MAX_RESIDUE: Final = 0.01
 DEFAULT_NOTE: Final = "No span or label was given, so this is the answer that the model is least sure of."
 BORDER_NOTE: Final = (
-    "The highest score is that of a word beside the answer: it may say where the answer ends, not what it is."
+    "The highest score is that of a word beside the span: it may be about its borders, not about what it is."
 )
 _SHOWN: Final = 10
 """Words, and features, that are printed."""
