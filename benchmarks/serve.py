@@ -11,13 +11,16 @@ Both are measured in turns: one client; 8, 32 and 128 clients, of which the best
 open loop, while another process asks /healthz. Then, of alembert alone: sentences from one client and from many, 500 slow
 connections beside usual clients, bodies of 200 MB, clients that leave, poisoned requests, SIGTERM under load, and `--minutes`
 of mixed load for the memory. Goodput is what was answered within 4 s; the service refuses what would wait for more than 2 s.
-The last line is JSON: `ratios` (over 1 is better than the peer), `holds` for each claim, and all figures; the exit code is 1
+The last line is JSON: `ratios` (over 1 is better than the peer; `overload_cpu` is the work of the server for an answer at the
+peak by that at five times the peak, which a busy machine changes least), `holds` for each claim, and all figures; the exit code is 1
 if a claim does not hold. The peer needs `pip install fastapi`.
 """
 
 import argparse
 import json
 import multiprocessing
+import os
+import resource
 import socket
 import subprocess
 import sys
@@ -64,6 +67,12 @@ def models_in(folder: Path) -> Path:
     return folder
 
 
+def allow_many_connections() -> None:
+    """Let this process, and those that it starts, have as many open sockets as the system allows."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as bound:
         return int(bound.getsockname()[1])
@@ -84,6 +93,12 @@ class Service:
             with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
                 return
             time.sleep(0.1)
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Seconds of cores that the process has taken, all threads together."""
+        times = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+        return sum(map(int, times)) / os.sysconf("SC_CLK_TCK")
 
     def stop(self) -> None:
         """End it at once: the peer would first work through all that clients have given up."""
@@ -120,12 +135,16 @@ def measure_load(
     for clients in (1, *LEVELS):
         for service in (ours, theirs):
             told(f"{service.name}: {clients} clients")
-            found[service.name][str(clients)] = Load(service.port, bodies).closed_loop(clients, seconds)
+            before = service.cpu_seconds
+            found[service.name][str(clients)] = outcome = Load(service.port, bodies).closed_loop(clients, seconds)
+            outcome.server_cpu = service.cpu_seconds - before
     health = {}
     for service in (ours, theirs):
         rate = 5 * max(0.2, peak(found[service.name]).goodput)
         told(f"{service.name}: {rate:.0f} requests a second")
+        before = service.cpu_seconds
         found[service.name]["overload"], health[service.name] = overload(service.port, bodies, rate, seconds)
+        found[service.name]["overload"].server_cpu = service.cpu_seconds - before
     theirs.stop()
     return found, health[ours.name]
 
@@ -148,7 +167,12 @@ def judge_load(
         "no_5xx": not any(each.server_errors for each in outcomes.values()),
         "none_lost": not any(each.lost + each.given_up for each in outcomes.values()),
     }
-    return {"overload_kept": kept}, holds
+    return {"overload_kept": kept, "overload_cpu": compare_cpu(outcomes)}, holds
+
+
+def compare_cpu(outcomes: Mapping[str, Outcome]) -> float:
+    """Return what an answer takes of the cores at the peak, by what it takes with the refusals beside it."""
+    return round(peak(outcomes).cpu_ms_an_answer / max(outcomes["overload"].cpu_ms_an_answer, 0.001), 3)
 
 
 def batching(port: int, texts: Sequence[str], seconds: float) -> dict:
@@ -198,6 +222,7 @@ def to_bodies(texts: Sequence[str]) -> list[bytes]:
 
 def main() -> None:
     arguments = _arguments()
+    allow_many_connections()
     folder = models_in(arguments.cache)
     texts = fitting(folder / "checkpoint", texts_of(TEST)).texts
     bodies, seconds = to_bodies(texts), arguments.seconds

@@ -35,6 +35,8 @@ class Outcome:
     given_up: int = 0
     lost: int = 0
     """Connections that the server closed without an answer."""
+    server_cpu: float = 0.0
+    """Seconds of cores that the server took, whatever else the machine did; 0 if they were not measured."""
 
     @property
     def goodput(self) -> float:
@@ -44,8 +46,13 @@ class Outcome:
     def server_errors(self) -> int:
         return sum(number for status, number in self.statuses.items() if status >= 500)
 
+    @property
+    def cpu_ms_an_answer(self) -> float:
+        return round(1000 * self.server_cpu / max(1, self.statuses[200]), 3)
+
     def figures(self) -> dict[str, float]:
-        return {
+        measured = {"server_cpu_ms_an_answer": self.cpu_ms_an_answer} if self.server_cpu else {}
+        return measured | {
             "goodput": round(self.goodput, 2),
             "p50_ms": percentile(self.answered, 0.5),
             "p99_ms": percentile(self.answered, 0.99),
