@@ -20,7 +20,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
@@ -89,7 +89,7 @@ class ChunkStore:
         artifact.atomic_write(self.get_documents_path(file, number), to_bytes(to_table(chunk.entries)))
         head = {
             "counts": dict(sorted(chunk.counts.items())),
-            "citations": [asdict(citation) for citation in chunk.citations],
+            "citations": [{"pmid": c.pmid, "documents": c.documents, "deleted": c.deleted} for c in chunk.citations],
             "set_aside": [record.to_record() for record in chunk.set_aside],
             "annotated": [n for n, entry in enumerate(chunk.entries) if entry.document.is_annotated],
             "matched": sorted(chunk.matched),
@@ -311,7 +311,7 @@ def split_into_sentences(document: Document, language: str) -> Iterator[Span]:
     rules = "zh" if language == "zh" else guess_language(text)
     borders = [0, *(border for part in document.sections for border in (part.start, part.end)), len(text)]
     for start, end in pairwise(borders):
-        if end - start > 1 or not text[start:end].isspace():
+        if end - start > 1 or (start < end and not text[start].isspace()):
             yield from ((start + first, start + last) for first, last in split_sentences(text[start:end], rules))
 
 

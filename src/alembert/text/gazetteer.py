@@ -72,19 +72,24 @@ class Gazetteer:
 
     def find(self, text: str, seen: set[int] | None = None) -> list[TermMatch]:
         """Find the terms of a text, in order, none overlapping another; `seen` gets the numbers of their entries."""
-        matches: list[TermMatch] = []
+        return [self._match(*found) for found in self._find_entries(text, seen)]
+
+    def _find_entries(self, text: str, seen: set[int] | None) -> Iterator[tuple[int, int, int]]:
+        """Yield start, end and entry of each match of `find`."""
         free_from = 0
         for start, stop, entries in self._candidates(text):
-            if free_from <= start and (entry := self._choose_entry(entries, text[start:stop])) is not None:
+            if free_from <= start and (entry := self._choose_entry(entries, text, start, stop)) is not None:
                 free_from = stop
                 if seen is not None:
                     seen.add(entry)
-                matches.append(self._match(start, stop, entry))
-        return matches
+                yield start, stop, entry
 
     def find_apart(self, text: str) -> list[TermMatch]:
         """Find the terms of each lexicon as if it were alone: matches of one do not overlap, those of several may."""
-        matches: list[TermMatch] = []
+        return [self._match(*found) for found in self._find_entries_apart(text)]
+
+    def _find_entries_apart(self, text: str) -> Iterator[tuple[int, int, int]]:
+        """Yield start, end and entry of each match of `find_apart`."""
         free_from = [0] * len(self.labels)
         labels = self._entries.labels
         for start, stop, entries in self._candidates(text):
@@ -93,8 +98,7 @@ class Gazetteer:
                 label = labels[entry]
                 if free_from[label] <= start and self._agrees(entry, surface):
                     free_from[label] = stop
-                    matches.append(self._match(start, stop, entry))
-        return matches
+                    yield start, stop, entry
 
     def find_all(
         self, texts: Sequence[str], seen: set[int] | None = None, *, apart: bool = False
@@ -102,13 +106,13 @@ class Gazetteer:
         """Find the terms of many texts, which is several times faster than one call for each short text."""
         borders = np.cumsum([len(text) + len(_TEXT_SEPARATOR) for text in texts])
         joined = _TEXT_SEPARATOR.join(texts)
-        matches = self.find_apart(joined) if apart else self.find(joined, seen)
-        owners = np.searchsorted(borders, [match.start for match in matches], side="right")
+        found = list(self._find_entries_apart(joined) if apart else self._find_entries(joined, seen))
+        owners = np.searchsorted(borders, [start for start, _, _ in found], side="right")
         matches_per_text: list[list[TermMatch]] = [[] for _ in texts]
         shifts = [0, *borders.tolist()]
-        for owner, (start, end, label, concepts) in zip(owners.tolist(), matches, strict=True):
+        for owner, (start, stop, entry) in zip(owners.tolist(), found, strict=True):
             shift = shifts[owner]
-            matches_per_text[owner].append(TermMatch(start - shift, end - shift, label, concepts))
+            matches_per_text[owner].append(self._match(start - shift, stop - shift, entry))
         return matches_per_text
 
     def list_unmatched(self, matched: Collection[int], most: int) -> dict[str, UnmatchedTerms]:
@@ -137,10 +141,11 @@ class Gazetteer:
     def _match(self, start: int, stop: int, entry: int) -> TermMatch:
         return TermMatch(start, stop, self.labels[self._entries.labels[entry]], self._entries.list_concepts(entry))
 
-    def _choose_entry(self, entries: range, surface: str) -> int | None:
+    def _choose_entry(self, entries: range, text: str, start: int, stop: int) -> int | None:
         """Choose the first entry whose case rule allows the surface."""
+        cases = self._entries.cases
         for entry in entries:  # several times faster than a generator, which counts: this runs for each candidate
-            if self._agrees(entry, surface):
+            if cases[entry] == CASE_FREE or self._agrees(entry, text[start:stop]):
                 return entry
         return None
 
