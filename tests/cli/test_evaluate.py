@@ -63,7 +63,7 @@ def test_types_that_a_file_annotates_can_be_said(command: Any) -> None:
     assert "f1 1.0000" in out
     assert "In 2 of 2 examples only Drug counts" in out
     assert "test.jsonl: entities of other types than Drug were left out: Disease" in told
-    assert "In 2 of 2 examples only Drug counts" in command("inspect errors ner test.jsonl --set read.types=Drug")[1]
+    assert "In 2 of 2 examples only Drug counts" in command("inspect errors --why 0 ner test.jsonl --set read.types=Drug")[1]
 
 
 def test_scores_are_printed_with_interval_labels_and_coverage(command: Any) -> None:
@@ -148,7 +148,7 @@ def test_the_report_is_one_page(arguments: str, command: Any) -> None:
     assert "http" not in html
 
 
-@pytest.mark.parametrize("verb", ["evaluate", "inspect errors"])
+@pytest.mark.parametrize("verb", ["evaluate", "inspect errors --why 0"])
 def test_rows_that_are_set_aside_are_named_and_exit_code_3(verb: str, command: Any) -> None:
     file = Path("test.jsonl")
     file.write_text(f"{file.read_text()}not JSON\n")
@@ -181,7 +181,7 @@ def test_what_cannot_work_is_one_sentence_and_exit_code_2(arguments: str, senten
 
 
 def test_errors_are_shown_with_brackets(command: Any) -> None:
-    code, out, _ = command("inspect errors ner test.jsonl")
+    code, out, _ = command("inspect errors --why 0 ner test.jsonl")
     assert code == 0
     assert "1 with errors, 1 in all" in out
     assert "boundary      1  the type is right, the borders are not" in out
@@ -191,15 +191,15 @@ def test_errors_are_shown_with_brackets(command: Any) -> None:
 
 def test_colours_need_a_terminal_and_yield_to_no_color(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
-    _, coloured, _ = command("inspect errors ner test.jsonl")
+    _, coloured, _ = command("inspect errors --why 0 ner test.jsonl")
     assert "\x1b[31m[breast \x1b[0m\x1b[32m{cancer]}Disease" in coloured
     monkeypatch.setenv("NO_COLOR", "1")
-    _, plain, _ = command("inspect errors ner test.jsonl")
+    _, plain, _ = command("inspect errors --why 0 ner test.jsonl")
     assert "\x1b[3" not in plain
 
 
 def test_errors_as_json_and_page(command: Any) -> None:
-    code, out, _ = command("inspect errors ner test.jsonl --json --html page.html --top 1")
+    code, out, _ = command("inspect errors --why 0 ner test.jsonl --json --html page.html --top 1")
     record = json.loads(out)
     assert (code, len(record["worst"]), record["examples"]) == (0, 1, 2)
     assert Path("page.html").read_text(encoding="utf8").startswith("<!doctype html>")
@@ -207,13 +207,13 @@ def test_errors_as_json_and_page(command: Any) -> None:
 
 def test_control_characters_of_a_text_are_not_obeyed(command: Any) -> None:
     write_tagged(Path("test.jsonl"), {"9": ("cancer \x1b[2J aspirin", [(0, 6, "Disease")])})
-    _, out, _ = command("inspect errors ner test.jsonl")
+    _, out, _ = command("inspect errors --why 0 ner test.jsonl")
     assert "\x1b" not in out
     assert "\\x1b[2J" in out
 
 
 def test_errors_of_a_classifier(command: Any) -> None:
-    _, out, _ = command("inspect errors cls labels.jsonl")
+    _, out, _ = command("inspect errors --why 0 cls labels.jsonl")
     assert "1 of 3 answers are wrong" in out
     assert "right: no; guessed: yes (0.60)" in out
 

@@ -233,7 +233,7 @@ def test_the_first_vectors_find_their_graph_compiled(exports: Path) -> None:
     with started(exports / "vectors") as server:
         embedder = server._server._service.models["vectors"].embedder
         assert embedder is not None
-        assert embedder.engine.engine.graph._compiled
+        assert embedder.vector_engine.engine.graph._compiled
 
 
 def test_a_full_queue_refuses_at_once_and_says_when_to_return(tagger: Path, gate: Gate) -> None:
