@@ -63,7 +63,10 @@ def test_types_that_a_file_annotates_can_be_said(command: Any) -> None:
     assert "f1 1.0000" in out
     assert "In 2 of 2 examples only Drug counts" in out
     assert "test.jsonl: entities of other types than Drug were left out: Disease" in told
-    assert "In 2 of 2 examples only Drug counts" in command("inspect errors --why 0 ner test.jsonl --set read.types=Drug")[1]
+    assert (
+        "In 2 of 2 examples only Drug counts"
+        in command("inspect errors --why 0 ner test.jsonl --set read.types=Drug")[1]
+    )
 
 
 def test_scores_are_printed_with_interval_labels_and_coverage(command: Any) -> None:
